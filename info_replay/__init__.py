@@ -1,0 +1,55 @@
+"""An information-theoretic replay memory for PyTorch, after Sun et al. (ICLR 2022).
+
+* :class:`InfoReservoirReplayBuffer` is a TorchRL replay buffer that keeps what is
+  informative; :func:`make_replay_buffer` makes one for any selection policy.
+* :mod:`info_replay.writers` holds the policies, each a TorchRL writer.
+* :class:`MIC`, :class:`InformationGain` and :class:`EntropyReduction` say what
+  "informative" means, :class:`BayesianLinearPosterior` what the memory knows, and
+  :class:`RunningMoments` what is usual.
+"""
+
+from info_replay.criteria import (
+    MIC,
+    Criterion,
+    EntropyReduction,
+    InformationGain,
+    learnability,
+    surprise,
+)
+from info_replay.moments import RunningMoments
+from info_replay.posterior import BayesianLinearPosterior
+from info_replay.replay_buffer import (
+    InfoReservoirReplayBuffer,
+    SelectiveReplayBuffer,
+    make_replay_buffer,
+)
+from info_replay.writers import (
+    ClassBalancedReservoirWriter,
+    InfoGreedyWriter,
+    InfoReservoirWriter,
+    OutputHessian,
+    ReservoirWriter,
+    SelectionWriter,
+    WeightedReservoirWriter,
+)
+
+__all__ = [
+    "MIC",
+    "BayesianLinearPosterior",
+    "ClassBalancedReservoirWriter",
+    "Criterion",
+    "EntropyReduction",
+    "InfoGreedyWriter",
+    "InfoReservoirReplayBuffer",
+    "InfoReservoirWriter",
+    "InformationGain",
+    "OutputHessian",
+    "ReservoirWriter",
+    "RunningMoments",
+    "SelectionWriter",
+    "SelectiveReplayBuffer",
+    "WeightedReservoirWriter",
+    "learnability",
+    "make_replay_buffer",
+    "surprise",
+]

@@ -1,0 +1,328 @@
+"""The Bayesian linear model that says what a memory knows (Sec. 2.3 of the paper).
+
+:class:`BayesianLinearPosterior` regresses targets on features; rows can be observed,
+forgotten and replaced at rank-one cost, and one factorisation serves all questions
+asked between two changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from info_replay.candidates import CandidateBatch
+from info_replay.statistics import KernelStatistics, PrimalStatistics, Statistics
+
+__all__ = ["BayesianLinearPosterior"]
+
+
+class BayesianLinearPosterior:
+    r"""Posterior of ``y = w^T h + noise`` given the rows of a memory.
+
+    Features are normalised as ``h = [h0, 1] / sqrt(d)`` with ``d = d0 + 1``. With the
+    prior ``w ~ N(0, sigma^2 / c)``, one for each of the ``K`` outputs (Sec. 2.3),
+
+    .. math::
+        p(w | Y; H) = N(A^{-1} b, \sigma^2 A^{-1}), \quad
+        A = H^\top H + cI, \quad b = H^\top Y.
+
+    Args:
+        feature_dim: width ``d0`` of the features as they are given.
+        target_dim: number ``K`` of outputs.
+        noise: standard deviation ``sigma`` of the observations.
+        jitter: ``c``, the ratio of noise to prior variance.
+        max_rows: the most rows that it will ever hold, if that is known.
+        form: ``"primal"`` keeps ``H^T H``; ``"kernel"`` keeps ``H H^T`` and needs
+            ``max_rows``; ``"auto"`` takes the cheaper one.
+        dtype: floating type of the statistics.
+        device: where they live.
+
+    Example:
+        >>> import torch
+        >>> posterior = BayesianLinearPosterior(2, 1)
+        >>> features = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+        >>> targets = torch.tensor([[1.0], [-1.0]])
+        >>> posterior.leverage(features)
+        tensor([6.6667, 6.6667], dtype=torch.float64)
+        >>> posterior.observe(features, targets)
+        >>> mean, variance = posterior.predict(features)
+        >>> mean.flatten()
+        tensor([ 0.7692, -0.7692], dtype=torch.float64)
+        >>> posterior.forget(features, targets)
+        >>> float(posterior.predict(features)[0].abs().max()) < 1e-12
+        True
+    """
+
+    def __init__(
+        self,
+        feature_dim: int,
+        target_dim: int = 1,
+        *,
+        noise: float = 0.3,
+        jitter: float = 0.1,
+        max_rows: int | None = None,
+        form: Literal["auto", "primal", "kernel"] = "auto",
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str | None = None,
+    ) -> None:
+        for name, size in (("feature_dim", feature_dim), ("target_dim", target_dim)):
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size!r}")
+        check_positive("noise", noise)
+        check_positive("jitter", jitter)
+        if form not in ("auto", "primal", "kernel"):
+            raise ValueError(f"form must be 'auto', 'primal' or 'kernel', got {form!r}")
+        if form == "kernel" and max_rows is None:
+            raise ValueError("the kernel form needs max_rows")
+        self.feature_dim = feature_dim
+        self.target_dim = target_dim
+        self.noise = noise
+        self.jitter = jitter
+        self.dtype = dtype
+        self.device = torch.device(device or "cpu")
+        width = feature_dim + 1
+        # The kernel form factorises M x M instead of d x d but multiplies once more to
+        # get there, so it pays from about two thirds on.
+        if form == "kernel" or (
+            form == "auto" and max_rows is not None and 3 * max_rows <= 2 * width
+        ):
+            assert max_rows is not None
+            self.form = "kernel"
+            self.statistics: Statistics = KernelStatistics(
+                width,
+                target_dim,
+                jitter,
+                max_rows=max_rows,
+                dtype=dtype,
+                device=self.device,
+            )
+        else:
+            self.form = "primal"
+            self.statistics = PrimalStatistics(
+                width, target_dim, jitter, dtype=dtype, device=self.device
+            )
+
+    def normalise(self, features: Tensor) -> Tensor:
+        """``[h0, 1] / sqrt(d)`` of features ``(n, d0)``, in the posterior's type."""
+        normalised = torch.empty(
+            len(features), self.feature_dim + 1, dtype=self.dtype, device=self.device
+        )
+        normalised[:, :-1] = features
+        normalised[:, -1] = 1
+        return normalised.div_(math.sqrt(self.feature_dim + 1))
+
+    def _pair(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        if features.ndim != 2 or features.shape[1] != self.feature_dim:
+            raise ValueError(
+                f"features must have the shape (n, {self.feature_dim}), got "
+                f"{tuple(features.shape)}"
+            )
+        expected = (len(features), self.target_dim)
+        if targets.ndim == 1 and self.target_dim == 1:
+            targets = targets[:, None]
+        if targets.shape != expected:
+            raise ValueError(
+                f"targets must have the shape {expected}, got {tuple(targets.shape)}"
+            )
+        return self.normalise(features), targets.to(self.device, self.dtype)
+
+    @torch.no_grad()
+    def observe(
+        self, features: Tensor, targets: Tensor, *, rows: Tensor | None = None
+    ) -> None:
+        """Condition on rows.
+
+        Args:
+            features: shape ``(n, d0)``.
+            targets: shape ``(n, K)``.
+            rows: numbers of the rows, if the caller numbers them. The kernel form then
+                addresses them in constant time instead of looking for them.
+        """
+        self.statistics.replace(None, self._pair(features, targets), rows, None)
+
+    @torch.no_grad()
+    def forget(
+        self, features: Tensor, targets: Tensor, *, rows: Tensor | None = None
+    ) -> None:
+        """Take rows out that were observed; arguments as in :meth:`observe`."""
+        self.statistics.replace(self._pair(features, targets), None, rows, None)
+
+    @torch.no_grad()
+    def replace(
+        self,
+        old_features: Tensor,
+        old_targets: Tensor,
+        features: Tensor,
+        targets: Tensor,
+        *,
+        rows: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> None:
+        """Put new rows in the place of old ones.
+
+        Args:
+            old_features: features of the rows that leave, shape ``(n, d0)``.
+            old_targets: their targets, shape ``(n, K)``.
+            features: features of the rows that come, shape ``(n, d0)``.
+            targets: their targets, shape ``(n, K)``.
+            rows: numbers of the rows, as in :meth:`observe`.
+            weight: shape ``(n,)``, 0 for a repetition of a row that must count once.
+        """
+        self.statistics.replace(
+            self._pair(old_features, old_targets),
+            self._pair(features, targets),
+            rows,
+            weight,
+        )
+
+    def refresh(
+        self,
+        old_features: Tensor,
+        features: Tensor,
+        targets: Tensor,
+        *,
+        rows: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> None:
+        """Give rows new features (Sec. 2.3 "Feature update"), targets staying.
+
+        Args:
+            old_features: features that the rows had, shape ``(n, d0)``.
+            features: features that they have now, shape ``(n, d0)``.
+            targets: their targets, shape ``(n, K)``.
+            rows: as in :meth:`replace`.
+            weight: as in :meth:`replace`.
+
+        Example:
+            >>> import torch
+            >>> posterior = BayesianLinearPosterior(1)
+            >>> old, new, target = torch.zeros(1, 1), torch.ones(1, 1), torch.ones(1)
+            >>> posterior.observe(old, target)
+            >>> posterior.refresh(old, new, target)
+            >>> posterior.predict(new)[0]
+            tensor([[0.9091]], dtype=torch.float64)
+        """
+        self.replace(old_features, targets, features, targets, rows=rows, weight=weight)
+
+    @torch.no_grad()
+    def rebuild(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        encode: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        """Start again from exactly these rows, numbered from 0.
+
+        Works through the rows in blocks, so that what it needs beside them does not
+        grow with their number.
+
+        Args:
+            features: shape ``(n, d0)``.
+            targets: shape ``(n, K)``, or what ``encode`` turns into that.
+            encode: applied to each block of targets, one-hot encoding for example.
+        """
+        self.statistics.clear()
+        block = max(256, self.feature_dim)
+        for start in range(0, len(features), block):
+            stop = min(start + block, len(features))
+            block_targets = targets[start:stop]
+            self.observe(
+                features[start:stop],
+                encode(block_targets) if encode else block_targets,
+                rows=torch.arange(start, stop, device=self.device),
+            )
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self.statistics.clear()
+
+    @torch.no_grad()
+    def candidates(self, features: Tensor, targets: Tensor) -> CandidateBatch:
+        """Hold points against the memory; see :class:`CandidateBatch`."""
+        return CandidateBatch(self.statistics, *self._pair(features, targets))
+
+    @torch.no_grad()
+    def leverage(self, features: Tensor) -> Tensor:
+        """``v = h^T A^-1 h`` of features ``(n, d0)``, shape ``(n,)``."""
+        representation = self.statistics.represent(self.normalise(features))
+        return (representation * self.statistics.lower(representation)).sum(1)
+
+    @torch.no_grad()
+    def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Predictive mean ``(n, K)`` and variance ``sigma^2 (1 + v)``, ``(n,)``."""
+        representation = self.statistics.represent(self.normalise(features))
+        lowered = self.statistics.lower(representation)
+        leverage = (representation * lowered).sum(1)
+        return lowered @ self.statistics.mean, self.noise**2 * (1 + leverage)
+
+    @torch.no_grad()
+    def leave_one_out(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """What the others say of each observed row: Sec. 2.4, all rows at once.
+
+        With leverage ``l`` and residual ``r`` that include the row, those without it
+        are ``l / (1 - l)`` and ``r / (1 - l)``.
+
+        Args:
+            features: of rows that were observed, shape ``(n, d0)``.
+            targets: of these rows, shape ``(n, K)``.
+
+        Returns:
+            Leverages ``(n,)`` and residuals ``(n, K)``.
+
+        Example:
+            >>> import torch
+            >>> posterior = BayesianLinearPosterior(1)
+            >>> features = torch.tensor([[0.0], [2.0]])
+            >>> posterior.observe(features, torch.zeros(2))
+            >>> leverage, _ = posterior.leave_one_out(features, torch.zeros(2))
+            >>> posterior.forget(features[:1], torch.zeros(1))
+            >>> bool(torch.isclose(leverage[0], posterior.leverage(features[:1])[0]))
+            True
+        """
+        batch = self.candidates(features, targets)
+        rest = 1 - batch.leverage
+        return batch.leverage / rest, batch.residual / rest[:, None]
+
+    def share_memory_(self) -> None:
+        """Move the statistics to memory that child processes share."""
+        self.statistics.share_memory_()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The statistics, to the bit; settings are the constructor's."""
+        return {
+            "form": self.form,
+            "feature_dim": self.feature_dim,
+            "target_dim": self.target_dim,
+            "tensors": {
+                name: tensor.clone()
+                for name, tensor in self.statistics.tensors().items()
+            },
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict` of a posterior of the same shape."""
+        for name in ("form", "feature_dim", "target_dim"):
+            if state_dict[name] != getattr(self, name):
+                raise ValueError(
+                    f"cannot restore a posterior with {name}={state_dict[name]!r} "
+                    f"into one with {name}={getattr(self, name)!r}"
+                )
+        self.statistics.load_tensors(state_dict["tensors"])
+
+    def __repr__(self) -> str:
+        """Sizes and settings."""
+        return (
+            f"BayesianLinearPosterior(feature_dim={self.feature_dim}, "
+            f"target_dim={self.target_dim}, noise={self.noise}, "
+            f"jitter={self.jitter}, form={self.form!r}, device='{self.device}')"
+        )
+
+
+def check_positive(name: str, value: float) -> None:
+    """Refuse a setting that is not a finite number above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")

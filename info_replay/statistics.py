@@ -1,0 +1,291 @@
+"""What a Bayesian linear model remembers of its rows, in the cheaper of two forms.
+
+* :class:`PrimalStatistics` keeps ``H^T H`` and ``H^T Y``: ``O(d^2 + dK)``, whatever the
+  number of rows.
+* :class:`KernelStatistics` keeps the rows and ``H H^T``: cheaper where there are fewer
+  rows than features.
+
+Both answer through a **representation**: vectors ``x(h)`` in a space with a diagonal
+metric in which ``h^T A^-1 h' = <x(h), x(h')>`` and ``h^T A^-1 b = <x(h), mean>`` for
+``A = H^T H + cI``, ``b = H^T Y``. What is built on top need not know the form.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["KernelStatistics", "PrimalStatistics", "Statistics"]
+
+
+class Statistics(abc.ABC):
+    """Sufficient statistics of normalised features ``H`` and targets ``Y``."""
+
+    #: Bumped by each change; a process that shares the tensors sees it too.
+    _version: Tensor
+
+    def __init__(self, feature_dim: int, target_dim: int, jitter: float) -> None:
+        self.feature_dim = feature_dim
+        self.target_dim = target_dim
+        self.jitter = jitter
+        self._version = torch.from_numpy(np.zeros(1, dtype=np.int64))
+        self._factor_version = -1
+        self._factor: Tensor
+        self._mean: Tensor
+        self._metric: Tensor | None = None
+
+    @abc.abstractmethod
+    def replace(
+        self,
+        old: tuple[Tensor, Tensor] | None,
+        new: tuple[Tensor, Tensor] | None,
+        rows: Tensor | None,
+        weight: Tensor | None,
+    ) -> None:
+        """Take ``old`` features and targets out and put ``new`` ones in."""
+
+    @abc.abstractmethod
+    def clear(self) -> None:
+        """Forget every row."""
+
+    @abc.abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that are the state, by name."""
+
+    @abc.abstractmethod
+    def _factorise(self) -> None:
+        """Set the factor, the mean and the metric."""
+
+    @abc.abstractmethod
+    def _represent(self, features: Tensor) -> Tensor:
+        """Representations of normalised features, given the factor."""
+
+    def represent(self, features: Tensor) -> Tensor:
+        """Representations ``(n, D)`` of normalised features ``(n, d)``."""
+        self.factorise()
+        return self._represent(features)
+
+    def factorise(self) -> None:
+        """Factorise, if anything changed since the last time."""
+        version = int(self._version.numpy()[0])
+        if self._factor_version != version:
+            self._factorise()
+            self._factor_version = version
+
+    def lower(self, representations: Tensor) -> Tensor:
+        """Apply the metric, so that inner products become plain matrix products."""
+        if self._metric is None:
+            return representations
+        return representations * self._metric
+
+    @property
+    def mean(self) -> Tensor:
+        """Representation ``(D, K)`` of the posterior mean of the weights."""
+        self.factorise()
+        return self._mean
+
+    def _touch(self) -> None:
+        self._version.numpy()[0] += 1
+
+    def share_memory_(self) -> None:
+        """Move the state to memory that child processes share."""
+        self._version.share_memory_()
+        for tensor in self.tensors().values():
+            tensor.share_memory_()
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Copy state in."""
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        self._touch()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the factor out: it is derived, and a twin derives the same one."""
+        state = self.__dict__.copy()
+        for name in ("_factor", "_mean"):
+            state.pop(name, None)
+        state["_factor_version"] = -1
+        return state
+
+
+class PrimalStatistics(Statistics):
+    """``H^T H`` and ``H^T Y``; rows are added and subtracted, never kept."""
+
+    def __init__(
+        self,
+        feature_dim: int,
+        target_dim: int,
+        jitter: float,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        super().__init__(feature_dim, target_dim, jitter)
+        # One matrix [H^T H, H^T Y], so that one product updates both.
+        self._moments = torch.zeros(
+            feature_dim, feature_dim + target_dim, dtype=dtype, device=device
+        )
+
+    def replace(
+        self,
+        old: tuple[Tensor, Tensor] | None,
+        new: tuple[Tensor, Tensor] | None,
+        rows: Tensor | None,
+        weight: Tensor | None,
+    ) -> None:
+        """Subtract the products of the old rows and add those of the new ones."""
+        for pair, sign in ((old, -1.0), (new, 1.0)):
+            if pair is None:
+                continue
+            features, targets = pair
+            left = features if weight is None else features * weight[:, None]
+            self._moments.addmm_(left.T, torch.cat([features, targets], 1), alpha=sign)
+        self._touch()
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self._moments.zero_()
+        self._touch()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """``H^T H`` and ``H^T Y``, side by side."""
+        return {"moments": self._moments}
+
+    def _factorise(self) -> None:
+        precision = self._moments[:, : self.feature_dim].clone()
+        precision.diagonal().add_(self.jitter)
+        # _ex does not check, so it does not wait for the device; what goes wrong
+        # shows as scores that are not finite.
+        self._factor = torch.linalg.cholesky_ex(precision).L
+        self._mean = torch.linalg.solve_triangular(
+            self._factor, self._moments[:, self.feature_dim :], upper=False
+        )
+
+    def _represent(self, features: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self._factor, features.T, upper=False).T
+
+
+class KernelStatistics(Statistics):
+    """The rows themselves, at most ``max_rows``, and their products ``H H^T``.
+
+    A row that is not in use is zero, which leaves every answer as it is.
+    """
+
+    def __init__(
+        self,
+        feature_dim: int,
+        target_dim: int,
+        jitter: float,
+        *,
+        max_rows: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        super().__init__(feature_dim, target_dim, jitter)
+        self._features = torch.zeros(max_rows, feature_dim, dtype=dtype, device=device)
+        self._targets = torch.zeros(max_rows, target_dim, dtype=dtype, device=device)
+        self._products = torch.zeros(max_rows, max_rows, dtype=dtype, device=device)
+        self._metric = torch.full(
+            (feature_dim + max_rows,), 1 / jitter, dtype=dtype, device=device
+        )
+        self._metric[feature_dim:].neg_()
+        # Which rows are in use, for callers that do not address rows themselves.
+        self._used = torch.zeros(max_rows, dtype=torch.bool, device=device)
+
+    def replace(
+        self,
+        old: tuple[Tensor, Tensor] | None,
+        new: tuple[Tensor, Tensor] | None,
+        rows: Tensor | None,
+        weight: Tensor | None,
+    ) -> None:
+        """Write rows and renew their products with all others.
+
+        Rows that are addressed twice must carry the same values, so weights, which
+        make the primal form count such a row once, have nothing to do here.
+        """
+        if rows is None:
+            if old is not None:
+                self._put(self._find(*old), None)
+            if new is not None:
+                self._put(self._free(len(new[0])), new)
+        else:
+            self._put(rows, new)
+
+    def _put(self, rows: Tensor, new: tuple[Tensor, Tensor] | None) -> None:
+        if new is None:
+            self._features[rows] = 0
+            self._targets[rows] = 0
+        else:
+            self._features[rows] = new[0]
+            self._targets[rows] = new[1]
+        self._used[rows] = new is not None
+        products = self._features[rows] @ self._features.T
+        self._products[rows] = products
+        self._products[:, rows] = products.T
+        self._touch()
+
+    def _free(self, count: int) -> Tensor:
+        rows = (~self._used).nonzero().flatten()[:count]
+        if len(rows) < count:
+            raise ValueError(
+                f"the kernel form holds at most max_rows={len(self._used)} rows; "
+                f"{int(self._used.sum())} are in use and {count} more were given"
+            )
+        return rows
+
+    def _find(self, features: Tensor, targets: Tensor) -> Tensor:
+        taken = torch.zeros_like(self._used)
+        rows = []
+        for feature, target in zip(features, targets, strict=True):
+            same = (
+                self._used
+                & ~taken
+                & (self._features == feature).all(1)
+                & (self._targets == target).all(1)
+            )
+            match = same.nonzero().flatten()
+            if not len(match):
+                raise ValueError("cannot forget a row that was never observed")
+            taken[match[0]] = True
+            rows.append(match[0])
+        return torch.stack(rows)
+
+    def clear(self) -> None:
+        """Forget every row."""
+        for tensor in self.tensors().values():
+            tensor.zero_()
+        self._touch()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The rows, their targets, their products and which of them are in use."""
+        return {
+            "features": self._features,
+            "targets": self._targets,
+            "products": self._products,
+            "used": self._used,
+        }
+
+    def _factorise(self) -> None:
+        kernel = self._products.clone()
+        kernel.diagonal().add_(self.jitter)
+        self._factor = torch.linalg.cholesky_ex(kernel).L
+        solved = torch.linalg.solve_triangular(self._factor, self._targets, upper=False)
+        # h^T A^-1 b = k_h^T (H H^T + cI)^-1 Y, written with the metric's -1/c.
+        self._mean = torch.cat(
+            [
+                solved.new_zeros(self.feature_dim, self.target_dim),
+                -self.jitter * solved,
+            ]
+        )
+
+    def _represent(self, features: Tensor) -> Tensor:
+        # Woodbury: c h^T A^-1 h' = h^T h' - k_h^T (H H^T + cI)^-1 k_h'.
+        solved = torch.linalg.solve_triangular(
+            self._factor, self._features @ features.T, upper=False
+        )
+        return torch.cat([features, solved.T], 1)

@@ -1,0 +1,269 @@
+"""Class-balanced reservoir sampling: every class has an equal share of the memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
+
+from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.host import to_host
+from info_replay.writers.labels import check_num_classes, read_labels, refuse_labels
+
+__all__ = ["ClassBalancedReservoirWriter"]
+
+
+class ClassBalancedReservoirWriter(SelectionWriter):
+    """Keeps a uniform sample of each class, of equal size (Appendix, Alg. "CBRS").
+
+    While there is room every item is stored. Then an item of a class that has never
+    been the largest takes a random slot of the largest class, so a class that appears
+    late grows at once; an item of any other class enters a reservoir sample of its own
+    class.
+
+    The pseudocode of the paper uses one counter for two things. Here, as in the article
+    that it cites (Chrysakis and Moens, 2020), there are two, the items of a class in
+    the memory and in the stream, and a class that has been the largest stays *full*:
+    without that rule, classes of almost equal size would take slots from each other
+    with every item, and the memory would hold recent items only.
+
+    Args:
+        num_classes: number of classes.
+        target_key: entry that holds the labels, whole numbers of shape ``(n,)``.
+
+    Example:
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+        >>> buffer = TensorDictReplayBuffer(
+        ...     storage=LazyTensorStorage(12), writer=ClassBalancedReservoirWriter(3)
+        ... )
+        >>> labels = torch.tensor([0] * 900 + [1] * 90 + [2] * 10)
+        >>> _ = buffer.extend(TensorDict({"target": labels}, batch_size=[1000]))
+        >>> buffer[:]["target"].bincount()
+        tensor([4, 4, 4])
+    """
+
+    def __init__(self, num_classes: int, *, target_key: NestedKey = "target") -> None:
+        super().__init__("version")
+        check_num_classes(num_classes)
+        self.num_classes = num_classes
+        self.target_key = target_key
+        # Items of each class in the stream, and whether it has been the largest.
+        self._classes = torch.from_numpy(np.zeros((2, num_classes), dtype=np.int64))
+        # Class of each slot and place of the slot in the list of its class.
+        self._members: torch.Tensor | None = None
+        self._lists: list[list[int]] | None = None
+        self._lists_version = -1
+
+    @property
+    def stream_counts(self) -> NDArray[np.int64]:
+        """Items of each class that were offered."""
+        return self._classes.numpy()[0].copy()
+
+    @property
+    def memory_counts(self) -> NDArray[np.int64]:
+        """Items of each class in the memory."""
+        return np.array([len(slots) for slots in self._slot_lists()], dtype=np.int64)
+
+    def _slot_lists(self) -> list[list[int]]:
+        """The slots of each class, in an order that survives a restart."""
+        if self._lists is None or self._lists_version != self._counters["version"]:
+            self._lists = [[] for _ in range(self.num_classes)]
+            if self._members is not None:
+                labels, places = self._members.numpy()
+                used = np.flatnonzero(labels >= 0)
+                for slot in used[np.lexsort((places[used], labels[used]))]:
+                    self._lists[labels[slot]].append(int(slot))
+            self._lists_version = self._counters["version"]
+        return self._lists
+
+    def _decide(self, data: TensorDictBase) -> Decision:
+        count = len(data)
+        device_labels = read_labels(data, self.target_key)
+        labels = to_host(device_labels).astype(np.int64)
+        refuse_labels(labels, self.num_classes, self.target_key)
+        if self._members is None and len(self.slots):
+            self._adopt()
+        batch = _Batch(self._slot_lists(), *self._classes.numpy().copy())
+        # The batch works on the lists themselves; until it is committed they count as
+        # outdated and would be derived again.
+        self._lists_version = -1
+        draws = self._uniforms(count)
+        size, capacity = len(self.slots), self.slots.capacity
+        filled = min(count, capacity - size)
+        batch.fill(labels[:filled], size)
+        if size + filled == capacity:
+            batch.update_full()
+        start = filled
+        while start < count:
+            # Items of full classes leave the class of every slot as it is, so a whole
+            # run of them is decided at once.
+            newcomers = np.flatnonzero(~batch.full[labels[start:]].astype(bool))
+            stop = start + int(newcomers[0]) if newcomers.size else count
+            batch.sample_within(labels[start:stop], draws[start:stop, 0], start)
+            if stop < count:
+                batch.take_over(int(labels[stop]), draws[stop, 0], stop)
+            start = stop + 1
+        places = np.full(count, -1, dtype=np.int64)
+        for slot, row in batch.owner.items():
+            places[row] = slot
+
+        def commit() -> None:
+            self._classes.numpy()[:] = batch.stream, batch.full
+            self._remember(batch)
+            self._counters["reservoir_count"] += count
+
+        return places, commit
+
+    def _adopt(self) -> None:
+        """Take the items over that the storage brought along."""
+        labels = to_host(
+            read_labels(self.slots.storage[: len(self.slots)], self.target_key)
+        ).astype(np.int64)
+        refuse_labels(labels, self.num_classes, self.target_key)
+        batch = _Batch(
+            [[] for _ in range(self.num_classes)],
+            *np.zeros((2, self.num_classes), dtype=np.int64),
+        )
+        batch.fill(labels, 0)
+        if len(labels) == self.slots.capacity:
+            batch.update_full()
+        self._classes.numpy()[:] = batch.stream, batch.full
+        self._remember(batch)
+
+    def _remember(self, batch: _Batch) -> None:
+        if self._members is None:
+            self._members = self._allocate(
+                torch.from_numpy(np.full((2, self.slots.capacity), -1, dtype=np.int64))
+            )
+        labels, places = self._members.numpy()
+        for slot, (label, place) in batch.moved.items():
+            labels[slot] = label
+            places[slot] = place
+        self._counters["version"] += 1
+        self._lists, self._lists_version = batch.lists, self._counters["version"]
+
+    def _forget_statistics(self) -> None:
+        self._classes.numpy()[:] = 0
+        if self._members is not None:
+            self._members.numpy()[:] = -1
+        self._counters["version"] += 1
+
+    def _policy_state(self) -> dict[str, Any]:
+        return {
+            "classes": self._classes.clone(),
+            "members": None if self._members is None else self._members.clone(),
+        }
+
+    def _load_policy_state(self, state: dict[str, Any]) -> None:
+        self._classes.copy_(state["classes"])
+        if state["members"] is None:
+            self._members = None
+        elif self._members is None:
+            self._members = self._allocate(state["members"].clone())
+        else:
+            self._members.copy_(state["members"])
+        self._counters["version"] += 1
+
+    def _policy_settings(self) -> dict[str, Any]:
+        return {"num_classes": self.num_classes}
+
+    def share_memory_(self) -> ClassBalancedReservoirWriter:
+        """Move the class counts to shared memory, too."""
+        super().share_memory_()
+        self._classes.share_memory_()
+        if self._members is not None:
+            self._members.share_memory_()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the lists out: they are derived."""
+        state = super().__getstate__()
+        state["_lists"] = None
+        return state
+
+
+class _Batch:
+    """The state of the policy while one batch is decided.
+
+    Args:
+        lists: slots of each class.
+        stream: items of each class in the stream.
+        full: 1 for classes that have been the largest.
+    """
+
+    def __init__(
+        self,
+        lists: list[list[int]],
+        stream: NDArray[np.int64],
+        full: NDArray[np.int64],
+    ) -> None:
+        self.lists = lists
+        self.stream = stream
+        self.full = full
+        self.owner: dict[int, int] = {}  # slot -> row of the batch
+        self.moved: dict[int, tuple[int, int]] = {}  # slot -> class and place in list
+
+    def _append(self, label: int, slot: int) -> None:
+        self.moved[slot] = (label, len(self.lists[label]))
+        self.lists[label].append(slot)
+
+    def fill(self, labels: NDArray[np.int64], size: int) -> None:
+        """Store items in free slots."""
+        self.stream += np.bincount(labels, minlength=len(self.stream))
+        for row, label in enumerate(labels.tolist()):
+            self._append(label, size + row)
+            self.owner[size + row] = row
+
+    def update_full(self) -> None:
+        """Note which classes are the largest now."""
+        sizes = [len(slots) for slots in self.lists]
+        largest = max(sizes)
+        for label, size in enumerate(sizes):
+            if size == largest:
+                self.full[label] = 1
+
+    def sample_within(
+        self, labels: NDArray[np.int64], draws: NDArray[np.float64], start: int
+    ) -> None:
+        """Reservoir sampling within each of several full classes."""
+        if not labels.size:
+            return
+        numbers = self.stream[labels] + _ranks(labels)
+        chosen = (draws * numbers).astype(np.int64)
+        sizes = np.array([len(slots) for slots in self.lists])
+        for row in np.flatnonzero(chosen < sizes[labels]).tolist():
+            self.owner[self.lists[labels[row]][chosen[row]]] = start + row
+        self.stream += np.bincount(labels, minlength=len(self.stream))
+
+    def take_over(self, label: int, draw: float, row: int) -> None:
+        """Give an item of a growing class a random slot of the largest one."""
+        sizes = [len(slots) for slots in self.lists]
+        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        slots = self.lists[largest]
+        place = int(draw * len(slots))
+        slot = slots[place]
+        # The last of the list takes the place, so that removal costs the same always.
+        slots[place] = slots[-1]
+        self.moved[slots[place]] = (largest, place)
+        slots.pop()
+        self._append(label, slot)
+        self.owner[slot] = row
+        self.stream[label] += 1
+        self.update_full()
+
+
+def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many items of its class have come up to and with each one: 1, 2, ..."""
+    order = np.argsort(labels, kind="stable")
+    ordered = labels[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    lengths = np.diff(np.concatenate([starts, [labels.size]]))
+    ranks = np.empty_like(labels)
+    ranks[order] = np.arange(labels.size) - np.repeat(starts, lengths) + 1
+    return ranks

@@ -1,0 +1,91 @@
+"""Between the device and the host: counters, random draws and the one transfer.
+
+Selection is decided on the host. What a writer counts lives in :class:`Counters`, what
+it draws comes from a :class:`RandomStream`, and what it must know from the device comes
+through :func:`to_host`, the only place in the package that waits for a device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["Counters", "RandomStream", "to_host"]
+
+
+def to_host(tensor: Tensor) -> NDArray[Any]:
+    """Bring a small tensor to the host; the only device-to-host transfer there is."""
+    return tensor.cpu().numpy()
+
+
+class Counters:
+    """Named whole numbers that processes can share.
+
+    Args:
+        names: one counter each, all 0.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._names = {name: place for place, name in enumerate(names)}
+        # Read and written through numpy only, which costs a microsecond.
+        self._tensor = torch.from_numpy(np.zeros(len(names), dtype=np.int64))
+
+    def __getitem__(self, name: str) -> int:
+        """The value of a counter."""
+        return int(self._tensor.numpy()[self._names[name]])
+
+    def __setitem__(self, name: str, value: int) -> None:
+        """Set a counter."""
+        self._tensor.numpy()[self._names[name]] = value
+
+    def as_dict(self) -> dict[str, int]:
+        """All counters by name."""
+        return {name: self[name] for name in self._names}
+
+    def update(self, values: dict[str, int]) -> None:
+        """Set several counters."""
+        for name, value in values.items():
+            self[name] = value
+
+    def share_memory_(self) -> None:
+        """Move the counters to memory that child processes share."""
+        self._tensor.share_memory_()
+
+
+class RandomStream:
+    """Four uniform numbers for every item of a stream, addressed by its number.
+
+    The numbers are a function of the seed and of the item's number alone (a
+    counter-based generator), so they do not depend on how the stream was cut into
+    batches, on what happened to other items or on where a run was interrupted.
+    """
+
+    DRAWS = 4  # one block of Philox-4x64
+
+    def __init__(self) -> None:
+        self._generator: np.random.Philox | None = None
+        self._place: tuple[int, int] | None = None
+
+    def uniforms(self, seed: int, first: int, count: int) -> NDArray[np.float64]:
+        """Numbers in [0, 1) of items ``first`` to ``first + count - 1``.
+
+        Returns:
+            Array of shape ``(count, 4)``.
+        """
+        if self._generator is None or self._place != (seed, first):
+            self._generator = np.random.Philox(
+                key=np.array([seed, 0], dtype=np.uint64),
+                counter=np.array([first, 0, 0, 0], dtype=np.uint64),
+            )
+        self._place = (seed, first + count)
+        raw = self._generator.random_raw(self.DRAWS * count)
+        numbers: NDArray[np.float64] = (raw >> np.uint64(11)) * np.float64(2.0**-53)
+        return numbers.reshape(count, self.DRAWS)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: the place is derived from what is asked for."""
+        return {"_generator": None, "_place": None}

@@ -1,0 +1,280 @@
+"""InfoGS: the most informative item takes the place of the least informative one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
+from torch import Tensor
+
+from info_replay.candidates import CandidateBatch
+from info_replay.criteria import Criterion, learnability
+from info_replay.moments import RunningMoments
+from info_replay.writers.information import (
+    Commit,
+    InformationWriter,
+    Offer,
+    Plan,
+    check_finite,
+    tolerance,
+)
+
+__all__ = ["InfoGreedyWriter"]
+
+
+class InfoGreedyWriter(InformationWriter):
+    """Greedy selection (Sec. 2.4, Appendix, Alg. "InfoGS"), InfoGS-RS included.
+
+    Again and again, the item of the batch with the largest criterion among those that
+    pass the learnability threshold takes the place of the memory's item with the
+    smallest criterion, provided that this improves the information by at least the
+    threshold; then the batch is done. Thresholds stand still during a batch.
+
+    Where the pseudocode leaves room: an item is stored once; what a batch adds to the
+    moments is the score with which each item was tested last; items that fill the
+    memory count as a batch of their own.
+
+    Args:
+        criterion: what "informative" means, :class:`MIC` by default.
+        gamma: ``gamma_i`` of the information improvement threshold.
+        gamma_learnability: ``gamma_l`` of the learnability threshold.
+        reservoir: if true, an item that passes both thresholds is only stored if
+            reservoir sampling accepts it, too (InfoGS-RS, Appendix "Ablation studies").
+        noise: ``sigma`` of the Bayesian model.
+        jitter: ``c`` of the Bayesian model.
+        num_classes: targets are labels of that many classes; ``None`` for regression
+            targets of shape ``(n,)`` or ``(n, K)``.
+        feature_key: entry that holds the features, shape ``(n, d0)``.
+        target_key: entry that holds the targets.
+        decay: of the running moments; see :class:`RunningMoments`.
+        dtype: floating type of the statistics.
+
+    Example:
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+        >>> writer = InfoGreedyWriter(num_classes=2, gamma_learnability=-3.0)
+        >>> buffer = TensorDictReplayBuffer(
+        ...     storage=LazyTensorStorage(4), writer=writer
+        ... )
+        >>> labels = torch.tensor([0] * 8 + [1] * 8)
+        >>> items = TensorDict(
+        ...     {"feature": torch.eye(2)[labels], "target": labels}, batch_size=[16]
+        ... )
+        >>> for batch in items.split(4):
+        ...     slots = buffer.extend(batch)
+        >>> bool((buffer[:]["target"] == 1).any())
+        True
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: Criterion | None = None,
+        gamma: float = 0.0,
+        gamma_learnability: float = 0.0,
+        reservoir: bool = False,
+        noise: float = 0.3,
+        jitter: float = 0.1,
+        num_classes: int | None = None,
+        feature_key: NestedKey = "feature",
+        target_key: NestedKey = "target",
+        decay: float | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__(
+            criterion=criterion,
+            gamma=gamma,
+            noise=noise,
+            jitter=jitter,
+            num_classes=num_classes,
+            feature_key=feature_key,
+            target_key=target_key,
+            decay=decay,
+            dtype=dtype,
+        )
+        check_finite("gamma_learnability", gamma_learnability)
+        self.gamma_learnability = gamma_learnability
+        self.reservoir = reservoir
+        self.learnability_moments = RunningMoments(decay)
+
+    def _moments(self) -> list[tuple[RunningMoments, Criterion]]:
+        return [
+            (self.moments, self.criterion),
+            (self.learnability_moments, _Learnability()),
+        ]
+
+    def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
+        """Alg. "InfoGS" for a batch that meets a full memory."""
+        count, capacity = len(offer), self.slots.capacity
+        plan = Plan(count, capacity)
+        scene = _Scene(self, offer)
+        improvement = self._threshold(self.moments, self.gamma)
+        draws = self._uniforms(count)[:, 0]
+        reservoir_count = self.reservoir_count
+        waiting = np.ones(count, dtype=bool)
+        tested = np.zeros((2, count))
+        least_learnability = self._threshold(
+            self.learnability_moments, self.gamma_learnability
+        )
+        while waiting.any():
+            scores, learnabilities, choice = self._fetch(
+                offer, data, *scene.look(waiting, least_learnability)
+            )
+            tested[0, waiting] = scores[waiting]
+            tested[1, waiting] = learnabilities[waiting]
+            eligible, row, slot, gained, lost = choice
+            if not eligible or gained < lost + improvement:
+                break
+            row, slot = int(row), int(slot)
+            waiting[row] = False
+            reservoir_count += 1
+            if not self.reservoir or draws[row] * reservoir_count < capacity:
+                scene.swap(row, slot)
+                plan.put(row, slot)
+
+        def commit() -> None:
+            self.moments.update(tested[0])
+            self.learnability_moments.update(tested[1])
+            self._counters["reservoir_count"] = reservoir_count
+
+        return plan, commit
+
+    def _threshold(self, moments: RunningMoments, gamma: float) -> float:
+        value = moments.mean + gamma * moments.deviation
+        return float(value - tolerance(value, self.dtype))
+
+    def _forget_statistics(self) -> None:
+        super()._forget_statistics()
+        self.learnability_moments.clear()
+
+    def _policy_state(self) -> dict[str, Any]:
+        return {
+            **super()._policy_state(),
+            "learnability_moments": self.learnability_moments.state_dict(),
+        }
+
+    def _load_policy_state(self, state: dict[str, Any]) -> None:
+        super()._load_policy_state(state)
+        self.learnability_moments.load_state_dict(state["learnability_moments"])
+
+    def share_memory_(self) -> InfoGreedyWriter:
+        """Move the learnability's moments to shared memory, too."""
+        super().share_memory_()
+        self.learnability_moments.share_memory_()
+        return self
+
+
+class _Learnability(Criterion):
+    """Learnability alone, whose moments InfoGS keeps beside those of its criterion."""
+
+    def __call__(
+        self,
+        leverage: Tensor,
+        squared_error: Tensor,
+        *,
+        noise: float,
+        num_outputs: int = 1,
+    ) -> Tensor:
+        """Score points; see :meth:`Criterion.__call__`."""
+        return learnability(
+            leverage, squared_error, noise=noise, num_outputs=num_outputs
+        )
+
+
+class _Scene:
+    """The items of a batch and of the memory, as one set of candidates.
+
+    Rows ``0 .. n-1`` are the batch, rows ``n .. n+M-1`` the slots of the memory.
+
+    Args:
+        writer: whose criterion, noise and memory.
+        offer: the batch.
+    """
+
+    def __init__(self, writer: InfoGreedyWriter, offer: Offer) -> None:
+        self.writer = writer
+        self.count = len(offer)
+        features, targets = writer._stored(slice(0, len(writer.slots)))
+        self.targets = torch.cat([offer.targets, targets])
+        self.batch = CandidateBatch(
+            offer.posterior.statistics,
+            torch.cat(
+                [
+                    offer.posterior.normalise(offer.features),
+                    offer.posterior.normalise(features),
+                ]
+            ),
+            self.targets,
+        )
+
+    def _criterion(
+        self, criterion: Criterion, leverage: Tensor, error: Tensor
+    ) -> Tensor:
+        return criterion(
+            leverage,
+            error,
+            noise=self.writer.noise,
+            num_outputs=self.targets.shape[1],
+        )
+
+    def look(
+        self, waiting: NDArray[np.bool_], least_learnability: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Find the best item of the batch and the worst of the memory.
+
+        Args:
+            waiting: which items of the batch may still be chosen.
+            least_learnability: what an item must reach to be eligible.
+
+        Returns:
+            Criteria ``(n,)`` and learnabilities ``(n,)`` of the batch, and five
+            numbers: whether any item is eligible, the best one, the worst slot, and
+            the criteria of these two.
+        """
+        batch, count = self.batch, self.count
+        leverage, error = batch.leverage[:count], batch.squared_error[:count]
+        scores = self._criterion(self.writer.criterion, leverage, error)
+        learnabilities = self._criterion(_Learnability(), leverage, error)
+        eligible = learnabilities >= least_learnability
+        eligible &= torch.from_numpy(waiting).to(scores.device)
+        gained, row = torch.where(eligible, scores, -torch.inf).max(0)
+        # The memory with the best item added, then each of its items left out: all
+        # stays on the device, row included, until the one transfer of the round.
+        _, cross, gain, residual = batch.step(
+            batch.representation.index_select(0, row[None])[0],
+            self.targets.index_select(0, row[None])[0],
+        )
+        cross = cross[count:]
+        with_it = batch.leverage[count:] - gain * cross.square()
+        residuals = batch.residual[count:] - torch.outer(gain * cross, residual)
+        rest = 1 - with_it
+        memory = self._criterion(
+            self.writer.criterion,
+            with_it / rest,
+            residuals.square().sum(1) / rest.square(),
+        )
+        lost, slot = memory.min(0)
+        some = eligible.any()
+        choice = torch.stack(
+            [
+                some.double(),
+                row.double(),
+                slot.double(),
+                torch.where(some, gained, 0).double(),
+                lost.double(),
+            ]
+        )
+        return scores, learnabilities, choice
+
+    def swap(self, row: int, slot: int) -> None:
+        """Store an item of the batch in a slot of the memory."""
+        batch, place = self.batch, self.count + slot
+        batch.forget(batch.representation[place], self.targets[place])
+        batch.observe(batch.representation[row], self.targets[row])
+        self.targets[place] = self.targets[row]
+        batch.copy_row(row, place)

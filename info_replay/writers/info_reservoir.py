@@ -1,0 +1,136 @@
+"""InfoRS: reservoir sampling among the items that are informative (Alg. 1)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from info_replay.candidates import CandidateBatch
+from info_replay.moments import RunningMoments
+from info_replay.writers.information import (
+    Commit,
+    InformationWriter,
+    Offer,
+    Plan,
+    tolerance,
+)
+
+__all__ = ["InfoReservoirWriter"]
+
+# Items that are decided together; the result is the same for any number. Larger blocks
+# cost more where much is written, smaller ones where little is.
+_BLOCK = 512
+
+
+class InfoReservoirWriter(InformationWriter):
+    """Keeps a uniform sample of the informative items (Sec. 3.2, Alg. 1 "InfoRS").
+
+    An item enters reservoir sampling if the memory has room, or if its criterion given
+    the memory is at least ``mean + gamma * deviation`` of all criteria before it.
+
+    The algorithm is sequential: each item meets the memory and the moments that the one
+    before it left. A batch gives exactly that result at batch speed: all items are
+    scored at once, everything up to the first one that is written is final, and only
+    then are the scores of the rest corrected, at rank-one cost.
+
+    Args:
+        criterion: what "informative" means, :class:`MIC` by default.
+        gamma: ``gamma_i`` of the threshold.
+        noise: ``sigma`` of the Bayesian model.
+        jitter: ``c`` of the Bayesian model.
+        num_classes: targets are labels of that many classes; ``None`` for regression
+            targets of shape ``(n,)`` or ``(n, K)``.
+        feature_key: entry that holds the features, shape ``(n, d0)``.
+        target_key: entry that holds the targets.
+        decay: of the running moments; see :class:`RunningMoments`.
+        dtype: floating type of the statistics.
+
+    Example:
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+        >>> writer = InfoReservoirWriter(num_classes=2)
+        >>> writer.seed = 0
+        >>> buffer = TensorDictReplayBuffer(
+        ...     storage=LazyTensorStorage(10), writer=writer
+        ... )
+        >>> labels = torch.tensor([0] * 990 + [1] * 10)
+        >>> items = TensorDict(
+        ...     {"feature": labels[:, None] + torch.zeros(1000, 3), "target": labels},
+        ...     batch_size=[1000],
+        ... )
+        >>> slots = buffer.extend(items)
+        >>> buffer[:]["target"].bincount().tolist()  # the rare class has a share
+        [4, 6]
+        >>> writer.reservoir_count, buffer.write_count  # repetitions did not pass
+        (20, 1000)
+    """
+
+    def _block_size(self) -> int:
+        return _BLOCK
+
+    def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
+        """Alg. 1 for a batch that meets a full memory."""
+        batch = offer.candidates()
+        plan = Plan(len(offer), len(self.slots))
+        draws = self._uniforms(len(offer))[:, 0]
+        moments = self.moments.copy()
+        count = self.reservoir_count
+        start = 0
+        while start < len(offer):
+            (scores,) = self._fetch(
+                offer,
+                data,
+                self.criterion(
+                    batch.leverage[start:],
+                    batch.squared_error[start:],
+                    noise=self.noise,
+                    num_outputs=offer.posterior.target_dim,
+                ),
+            )
+            passed = self._passes(scores, moments)
+            counts = count + np.cumsum(passed)
+            slots = (draws[start:] * counts).astype(np.int64)
+            written = np.flatnonzero(passed & (slots < self.slots.capacity))
+            # Up to and with the first item that is written, the scores are final.
+            final = int(written[0]) + 1 if written.size else len(scores)
+            moments.update(scores[:final])
+            count = int(counts[final - 1])
+            start += final
+            if written.size:
+                slot, row = int(slots[final - 1]), start - 1
+                if start < len(offer):
+                    batch.forget(*self._current(batch, offer, plan, slot))
+                    batch.observe(batch.representation[row], offer.targets[row])
+                plan.put(row, slot)
+
+        def commit() -> None:
+            self.moments.assign(moments)
+            self._counters["reservoir_count"] = count
+
+        return plan, commit
+
+    def _passes(
+        self, scores: NDArray[np.float64], moments: RunningMoments
+    ) -> NDArray[np.bool_]:
+        """Which items reach the threshold that they meet."""
+        means, deviations = moments.before(scores)
+        threshold = means + self.gamma * deviations
+        result: NDArray[np.bool_] = scores >= threshold - tolerance(
+            threshold, self.dtype
+        )
+        return result
+
+    def _current(
+        self, batch: CandidateBatch, offer: Offer, plan: Plan, slot: int
+    ) -> tuple[Tensor, Tensor]:
+        """Representation and target of the item that holds a slot right now."""
+        row = plan.owner(slot)
+        if row is not None:
+            return batch.representation[row], offer.targets[row]
+        features, targets = self._stored(slice(slot, slot + 1))
+        posterior = offer.posterior
+        representation = posterior.statistics.represent(posterior.normalise(features))
+        return representation[0], targets[0]

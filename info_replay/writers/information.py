@@ -1,0 +1,622 @@
+"""What InfoRS and InfoGS share: a posterior that is kept in step with the memory.
+
+:class:`InformationWriter` reads features and targets from a batch, scores them, takes
+refreshed features back after replay, and notices when somebody else wrote to the
+storage.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
+from torch import Tensor
+
+from info_replay.candidates import CandidateBatch
+from info_replay.criteria import MIC, Criterion
+from info_replay.moments import RunningMoments
+from info_replay.posterior import BayesianLinearPosterior, check_positive
+from info_replay.writers.base import Commit, Decision, SelectionWriter
+from info_replay.writers.host import to_host
+from info_replay.writers.labels import check_num_classes, read_labels, refuse_labels
+
+__all__ = ["Commit", "InformationWriter", "Offer", "Plan", "tolerance"]
+
+#: Rows that may be added and subtracted, in units of the capacity, before the
+#: statistics are computed anew, so that rounding never grows.
+_REBUILD_AFTER = 10
+
+# Items that are stored together while the memory fills: their mutual products are
+# factorised, which must not grow with the batch.
+_FILL_BLOCK = 256
+
+
+class Offer:
+    """Features and targets of a batch, on the posterior's device.
+
+    Args:
+        features: as given, shape ``(n, d0)``.
+        targets: encoded as numbers, shape ``(n, K)``.
+        posterior: the model that they are held against.
+    """
+
+    def __init__(
+        self, features: Tensor, targets: Tensor, posterior: BayesianLinearPosterior
+    ) -> None:
+        self.features = features
+        self.targets = targets
+        self.posterior = posterior
+        self.checked = False
+
+    def __len__(self) -> int:
+        """Number of items."""
+        return len(self.features)
+
+    def candidates(self) -> CandidateBatch:
+        """The items, held against the memory as it is."""
+        return self.posterior.candidates(self.features, self.targets)
+
+    def checksums(self) -> Tensor:
+        """Sums in which NaN, infinity and labels outside the classes show."""
+        return torch.stack(
+            [
+                self.features.sum(dtype=torch.float64),
+                self.targets.sum(dtype=torch.float64),
+            ]
+        )
+
+
+class Plan:
+    """Which row of a batch gets which slot, while the batch is decided.
+
+    Args:
+        count: number of rows.
+        size: number of slots in use before the batch.
+    """
+
+    def __init__(self, count: int, size: int) -> None:
+        self.places = np.full(count, -1, dtype=np.int64)
+        self.size = size
+        self._owner: dict[int, int] = {}
+
+    def fill(self) -> None:
+        """Give all rows the next free slots."""
+        self.places[:] = self.size + np.arange(len(self.places))
+
+    def owner(self, slot: int) -> int | None:
+        """The row of this batch that took a slot over, if one did."""
+        return self._owner.get(slot)
+
+    def put(self, row: int, slot: int) -> None:
+        """Give a row a slot that another item held."""
+        previous = self.owner(slot)
+        if previous is not None:
+            self.places[previous] = -1
+        self._owner[slot] = row
+        self.places[row] = slot
+
+
+class InformationWriter(SelectionWriter):
+    """A writer that scores items with a criterion given what the memory knows.
+
+    Args:
+        criterion: what to score with.
+        gamma: ``gamma_i``, how many deviations above the running mean of the scores
+            the threshold lies.
+        noise: ``sigma`` of the Bayesian model.
+        jitter: ``c`` of the Bayesian model.
+        num_classes: targets are labels of that many classes; ``None`` for regression
+            targets of shape ``(n,)`` or ``(n, K)``.
+        feature_key: entry that holds the features, shape ``(n, d0)``.
+        target_key: entry that holds the targets.
+        decay: of the running moments; see :class:`RunningMoments`.
+        dtype: floating type of the statistics.
+    """
+
+    def __init__(
+        self,
+        *,
+        criterion: Criterion | None = None,
+        gamma: float = 0.0,
+        noise: float = 0.3,
+        jitter: float = 0.1,
+        num_classes: int | None = None,
+        feature_key: NestedKey = "feature",
+        target_key: NestedKey = "target",
+        decay: float | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__("revision", "changed_rows")
+        criterion = MIC() if criterion is None else criterion
+        if not isinstance(criterion, Criterion):
+            raise TypeError(
+                f"criterion must be a Criterion such as MIC(), got {criterion!r}"
+            )
+        check_finite("gamma", gamma)
+        check_positive("noise", noise)
+        check_positive("jitter", jitter)
+        if num_classes is not None:
+            check_num_classes(num_classes)
+        if dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"dtype must be torch.float32 or float64, got {dtype}")
+        self.criterion = criterion
+        self.gamma = gamma
+        self.noise = noise
+        self.jitter = jitter
+        self.num_classes = num_classes
+        self.feature_key = feature_key
+        self.target_key = target_key
+        self.dtype = dtype
+        self.moments = RunningMoments(decay)
+        self._posterior: BayesianLinearPosterior | None = None
+        self._winners: Tensor | None = None
+        self._counters["revision"] = -1
+
+    # -- reading ----------------------------------------------------------------------
+
+    def _encode(self, targets: Tensor) -> Tensor:
+        """Targets as numbers ``(n, K)``: one-hot for labels, all 0 for a wrong one."""
+        if self.num_classes is None:
+            return (targets[:, None] if targets.ndim == 1 else targets).to(self.dtype)
+        if targets.ndim == 2:
+            targets = targets[:, 0]
+        classes = torch.arange(self.num_classes, device=targets.device)
+        return (targets[:, None] == classes).to(self.dtype)
+
+    def _read(self, data: TensorDictBase) -> Offer:
+        """Features and targets of a batch; checks all that needs no transfer."""
+        features = data.get(self.feature_key, None)
+        if features is None:
+            raise KeyError(
+                f"missing entry {self.feature_key!r}: the features of the items"
+            )
+        if not features.is_floating_point():
+            raise TypeError(
+                f"entry {self.feature_key!r} must hold floating-point features, got "
+                f"{features.dtype}"
+            )
+        if features.ndim != 2 or not features.shape[1]:
+            raise ValueError(
+                f"entry {self.feature_key!r} must have the shape (n, d), got "
+                f"{tuple(features.shape)}; a batch of trajectories can be flattened "
+                "with reshape(-1)"
+            )
+        if self.num_classes is not None:
+            targets = read_labels(data, self.target_key)
+        else:
+            targets = data.get(self.target_key, None)
+            if targets is None:
+                raise KeyError(
+                    f"missing entry {self.target_key!r}: the targets of the items"
+                )
+            if not targets.is_floating_point():
+                raise TypeError(
+                    f"entry {self.target_key!r} must hold floating-point regression "
+                    f"targets, got {targets.dtype}; give num_classes if they are labels"
+                )
+            if targets.ndim not in (1, 2):
+                raise ValueError(
+                    f"entry {self.target_key!r} must have the shape (n,) or (n, K), "
+                    f"got {tuple(targets.shape)}"
+                )
+        device = self.slots.device
+        features = features.detach().to(device)
+        encoded = self._encode(targets.detach().to(device))
+        posterior = self._posterior
+        if posterior is None:
+            posterior = self._make_posterior(features.shape[1], encoded.shape[1])
+        elif features.shape[1] != posterior.feature_dim:
+            raise ValueError(
+                f"entry {self.feature_key!r} must be {posterior.feature_dim} wide, got "
+                f"{features.shape[1]}"
+            )
+        elif encoded.shape[1] != posterior.target_dim:
+            raise ValueError(
+                f"entry {self.target_key!r} must have {posterior.target_dim} outputs, "
+                f"got {encoded.shape[1]}"
+            )
+        return Offer(features, encoded, posterior)
+
+    def _make_posterior(
+        self, feature_dim: int, target_dim: int
+    ) -> BayesianLinearPosterior:
+        return BayesianLinearPosterior(
+            feature_dim,
+            target_dim,
+            noise=self.noise,
+            jitter=self.jitter,
+            max_rows=self.slots.capacity,
+            dtype=self.dtype,
+            device=self.slots.device,
+        )
+
+    def _fetch(
+        self, offer: Offer, data: TensorDictBase, *scores: Tensor
+    ) -> list[NDArray[np.float64]]:
+        """Bring scores to the host, in the one transfer of a round.
+
+        The first transfer of a batch carries its checksums, too, so that bad input is
+        refused before anything is changed.
+        """
+        checksums = [] if offer.checked else [offer.checksums()]
+        packed = to_host(torch.cat([*checksums, *(s.double() for s in scores)]))
+        if not offer.checked:
+            self._refuse(offer, data, packed)
+            packed = packed[2:]
+            offer.checked = True
+        return np.split(packed, np.cumsum([len(s) for s in scores])[:-1])
+
+    def _refuse(self, offer: Offer, data: TensorDictBase, packed: NDArray[Any]) -> None:
+        """Raise if what came back from the device tells of bad input."""
+        (total, target_total), scores = packed[:2], packed[2:]
+        labels_fine = self.num_classes is None or target_total == len(offer)
+        if (
+            math.isfinite(total)
+            and math.isfinite(target_total)
+            and labels_fine
+            and np.isfinite(scores).all()
+        ):
+            return
+        if self.num_classes is not None:
+            labels = to_host(read_labels(data, self.target_key))
+            refuse_labels(labels, self.num_classes, self.target_key)
+        refuse_infinite(offer.features, self.feature_key)
+        refuse_infinite(offer.targets, self.target_key)
+        raise ValueError(
+            "the scores are not finite although the input is: the largest value of "
+            f"entry {self.feature_key!r} is {float(offer.features.abs().max()):g}, too "
+            f"large for jitter={self.jitter:g} in {self.dtype}"
+        )
+
+    # -- the posterior ----------------------------------------------------------------
+
+    @property
+    def posterior(self) -> BayesianLinearPosterior | None:
+        """What the memory knows, in step with it; ``None`` before the first item."""
+        if self._posterior is None and len(self.slots):
+            leaves = self.slots.leaves
+            self._posterior = self._make_posterior(
+                leaves[self.feature_key].shape[1],
+                self._encode(leaves[self.target_key][:1]).shape[1],
+            )
+        if self._posterior is not None:
+            self._keep_in_step()
+        return self._posterior
+
+    @property
+    def _in_step(self) -> bool:
+        return self._counters["revision"] == self.slots.revision
+
+    @torch.no_grad()
+    def _keep_in_step(self) -> None:
+        """Rebuild the posterior if others wrote to the storage, or for rounding."""
+        posterior = self._posterior
+        assert posterior is not None
+        limit = _REBUILD_AFTER * max(self.slots.capacity, 1000)
+        if self._in_step and self._counters["changed_rows"] < limit:
+            return
+        size = len(self.slots)
+        if size:
+            leaves = self.slots.leaves
+            posterior.rebuild(
+                leaves[self.feature_key][:size],
+                leaves[self.target_key][:size],
+                self._encode,
+            )
+        else:
+            posterior.clear()
+        self._counters["changed_rows"] = 0
+        self._counters["revision"] = self.slots.revision
+
+    def _stored(self, where: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Features and encoded targets of some slots."""
+        leaves = self.slots.leaves
+        return (
+            leaves[self.feature_key][where],
+            self._encode(leaves[self.target_key][where]),
+        )
+
+    # -- deciding ---------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
+        """Choose among items that meet a full memory."""
+
+    def _block_size(self) -> int | None:
+        """Most items that :meth:`_select` should get at once."""
+        return None
+
+    def _moments(self) -> list[tuple[RunningMoments, Criterion]]:
+        """The moments that the policy keeps and what they are of."""
+        return [(self.moments, self.criterion)]
+
+    def _blocks(self, count: int) -> list[slice]:
+        filled = min(count, self.slots.capacity - len(self.slots))
+        size = self._block_size() or count
+        cuts = [
+            *range(0, filled, _FILL_BLOCK),
+            *range(filled, count, size),
+            count,
+        ]
+        return [slice(a, b) for a, b in itertools.pairwise(cuts)]
+
+    def _check(self, data: TensorDictBase) -> None:
+        offer = self._read(data)
+        self._refuse(offer, data, to_host(offer.checksums()))
+
+    def _decide(self, data: TensorDictBase) -> Decision:
+        _ = self.posterior
+        offer = self._read(data)
+        full = len(self.slots) == self.slots.capacity
+        plan, commit = (self._select if full else self._fill)(offer, data)
+        slots = plan.places[plan.places >= 0]
+        where = torch.from_numpy(slots).to(self.slots.device)
+        old = self._stored(where) if full and slots.size else None
+
+        def commit_all() -> None:
+            commit()
+            if self._posterior is None:
+                self._posterior = offer.posterior
+                if self._shared:
+                    offer.posterior.share_memory_()
+            self._learn(offer, plan, where, old)
+
+        return plan.places, commit_all
+
+    def _fill(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
+        """Store all items of a batch for which there is room."""
+        plan = Plan(len(offer), len(self.slots))
+        plan.fill()
+        leverage, residual = offer.candidates().in_sequence()
+        error = residual.square().sum(1)
+        kept = self._moments()
+        scores = self._fetch(
+            offer,
+            data,
+            *(
+                criterion(
+                    leverage, error, noise=self.noise, num_outputs=residual.shape[1]
+                )
+                for _, criterion in kept
+            ),
+        )
+
+        def commit() -> None:
+            for (moments, _), values in zip(kept, scores, strict=True):
+                moments.update(values)
+            self._counters["reservoir_count"] += len(offer)
+
+        return plan, commit
+
+    def _learn(
+        self,
+        offer: Offer,
+        plan: Plan,
+        where: Tensor,
+        old: tuple[Tensor, Tensor] | None,
+    ) -> None:
+        """Bring the statistics in step with what was written."""
+        rows = np.flatnonzero(plan.places >= 0)
+        if rows.size:
+            pick = torch.from_numpy(rows).to(where.device)
+            new = offer.features[pick], offer.targets[pick]
+            if old is None:
+                offer.posterior.observe(*new, rows=where)
+            else:
+                offer.posterior.replace(*old, *new, rows=where)
+            self._counters["changed_rows"] += len(rows)
+        self._counters["revision"] = self.slots.revision
+
+    # -- for the user -----------------------------------------------------------------
+
+    @torch.no_grad()
+    def score(self, data: TensorDictBase) -> Tensor:
+        """The criterion of items against the memory as it is; changes nothing.
+
+        Args:
+            data: a batch with features and targets.
+
+        Returns:
+            Scores, shape ``(n,)``.
+        """
+        _ = self.posterior
+        offer = self._read(data)
+        batch = offer.candidates()
+        scores = self.criterion(
+            batch.leverage,
+            batch.squared_error,
+            noise=self.noise,
+            num_outputs=offer.posterior.target_dim,
+        )
+        self._fetch(offer, data, scores)
+        return scores
+
+    @torch.no_grad()
+    def update_features(self, data: TensorDictBase) -> None:
+        """Write features back to the slots that they were sampled from.
+
+        A slot that holds another item by now is left alone; of a slot that was sampled
+        several times the last row counts.
+
+        Args:
+            data: a sample with its ``"index"`` and new features.
+
+        Raises:
+            KeyError, TypeError, ValueError, IndexError: if the sample is not what it
+                should be; nothing is changed.
+        """
+        index, features = self._read_sample(data)
+        device = self.slots.device
+        rows = torch.arange(len(index), device=device)
+        generation = data.get("index_generation", None)
+        if generation is None:
+            live = torch.ones_like(index, dtype=torch.bool)
+        else:
+            captured = generation.reshape(len(index), -1)[:, 0].to(device)
+            live = self.generations_of(index) == captured
+        # The last live row of each slot wins. Rows that lose write the winner's value,
+        # stale slots their own, so that nothing depends on the order of writing and no
+        # row has to be picked out, for which the host would wait for the device.
+        if self._winners is None:
+            self._winners = torch.empty(
+                self.slots.capacity, dtype=torch.int64, device=device
+            )
+        self._winners[index] = -1
+        self._winners.scatter_reduce_(0, index, torch.where(live, rows, -1), "amax")
+        winner = self._winners[index]
+        leaves = self.slots.leaves
+        old = leaves[self.feature_key][index]
+        new = torch.where((winner >= 0)[:, None], features[winner.clamp_min(0)], old)
+        # Where most of the memory changes, starting again is cheaper than the
+        # difference, and exact.
+        difference = self._in_step and (
+            2 * len(index) < len(self.slots)
+            or (self._posterior is not None and self._posterior.form == "kernel")
+        )
+        self.slots.write_leaf(self.feature_key, index, new)
+        if difference and self._posterior is not None:
+            self._posterior.refresh(
+                old,
+                new,
+                self._encode(leaves[self.target_key][index]),
+                rows=index,
+                weight=(winner == rows).to(self.dtype),
+            )
+            self._counters["changed_rows"] += len(index)
+            self._counters["revision"] = self.slots.revision
+
+    def _read_sample(self, data: TensorDictBase) -> tuple[Tensor, Tensor]:
+        """Slots and features of a sample, checked."""
+        index = data.get("index", None)
+        if index is None:
+            raise KeyError(
+                "missing entry 'index': features are written back to the slots that "
+                "sample() took them from"
+            )
+        features = data.get(self.feature_key, None)
+        if features is None:
+            raise KeyError(f"missing entry {self.feature_key!r}: the new features")
+        if not len(self.slots):
+            raise IndexError("the memory is empty: there is nothing to write back to")
+        leaf = self.slots.leaves[self.feature_key]
+        if features.dtype != leaf.dtype:
+            raise TypeError(
+                f"entry {self.feature_key!r} must be of type {leaf.dtype}, got "
+                f"{features.dtype}"
+            )
+        if features.shape != (len(index), *leaf.shape[1:]):
+            raise ValueError(
+                f"entry {self.feature_key!r} must have the shape "
+                f"{(len(index), *leaf.shape[1:])}, got {tuple(features.shape)}"
+            )
+        device = self.slots.device
+        index = index.reshape(len(index), -1)[:, 0].to(device, torch.long)
+        features = features.detach().to(device)
+        lowest, highest, total = to_host(
+            torch.stack(
+                [
+                    index.min().double(),
+                    index.max().double(),
+                    features.sum(dtype=torch.float64),
+                ]
+            )
+        )
+        if not 0 <= lowest <= highest < len(self.slots):
+            wrong = lowest if lowest < 0 else highest
+            raise IndexError(
+                f"entry 'index' must hold slots from 0 to {len(self.slots) - 1}, got "
+                f"{int(wrong)}"
+            )
+        if not math.isfinite(total):
+            refuse_infinite(features, self.feature_key)
+        return index, features
+
+    # -- emptying, saving and sharing -------------------------------------------------
+
+    def _forget_statistics(self) -> None:
+        self.moments.clear()
+        if self._posterior is not None:
+            self._posterior.clear()
+        self._counters["changed_rows"] = 0
+        # The storage is emptied after its writer: the next use finds it changed.
+        self._counters["revision"] = -1
+
+    def _policy_state(self) -> dict[str, Any]:
+        return {
+            "moments": self.moments.state_dict(),
+            "posterior": None
+            if self._posterior is None
+            else self._posterior.state_dict(),
+            "in_step": self._in_step,
+        }
+
+    def _load_policy_state(self, state: dict[str, Any]) -> None:
+        self.moments.load_state_dict(state["moments"])
+        saved = state["posterior"]
+        if saved is None:
+            self._posterior = None
+        else:
+            if self._posterior is None:
+                self._posterior = self._make_posterior(
+                    saved["feature_dim"], saved["target_dim"]
+                )
+                if self._shared:
+                    self._posterior.share_memory_()
+            self._posterior.load_state_dict(saved)
+        self._counters["revision"] = self.slots.revision if state["in_step"] else -1
+
+    def _policy_settings(self) -> dict[str, Any]:
+        posterior = self._posterior
+        return {
+            "num_classes": -1 if self.num_classes is None else self.num_classes,
+            "feature_dim": None if posterior is None else posterior.feature_dim,
+            "target_dim": None if posterior is None else posterior.target_dim,
+        }
+
+    def share_memory_(self) -> InformationWriter:
+        """Move moments and posterior to shared memory, too."""
+        super().share_memory_()
+        self.moments.share_memory_()
+        if self._posterior is not None:
+            self._posterior.share_memory_()
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave scratch space out."""
+        state = super().__getstate__()
+        state["_winners"] = None
+        return state
+
+
+def check_finite(name: str, value: float) -> None:
+    """Refuse a setting that is not a finite number."""
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+
+
+def refuse_infinite(values: Tensor, key: NestedKey) -> None:
+    """Raise, naming the first value that is not finite."""
+    wrong = torch.nonzero(~torch.isfinite(values))
+    if len(wrong):
+        place = wrong[0].tolist()
+        raise ValueError(
+            f"entry {key!r} must be finite, got {values[tuple(place)].item()} for "
+            f"item {place[0]}"
+        )
+
+
+def tolerance(threshold: ArrayLike, dtype: torch.dtype) -> NDArray[np.float64]:
+    """How far rounding may push a score below a threshold that it ties with.
+
+    A score that equals the threshold passes (the paper's ``>=``). Streams with repeated
+    items have such ties, and they must not be decided by the order of summation.
+    """
+    scale: NDArray[np.float64] = 1 + np.abs(np.asarray(threshold))
+    return math.sqrt(torch.finfo(dtype).eps) * scale

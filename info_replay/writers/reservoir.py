@@ -1,0 +1,46 @@
+"""Reservoir sampling: every item of the stream is kept with the same probability."""
+
+from __future__ import annotations
+
+import numpy as np
+from tensordict import TensorDictBase
+
+from info_replay.writers.base import Decision, SelectionWriter, keep_last
+
+__all__ = ["ReservoirWriter"]
+
+
+class ReservoirWriter(SelectionWriter):
+    """Keeps a uniform sample of the stream (Appendix, Alg. "Reservoir Sampling").
+
+    The ``n``-th item replaces a random slot with probability ``M / n``. The count moves
+    on within a batch, so the sample is uniform whatever the batch size.
+
+    Example:
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+        >>> buffer = TensorDictReplayBuffer(
+        ...     storage=LazyTensorStorage(3), writer=ReservoirWriter(), batch_size=2
+        ... )
+        >>> items = TensorDict({"x": torch.arange(1000)}, batch_size=[1000])
+        >>> slots = buffer.extend(items)
+        >>> slots.shape, int((slots >= 0).sum()), buffer.write_count
+        (torch.Size([1000]), 3, 1000)
+    """
+
+    def _decide(self, data: TensorDictBase) -> Decision:
+        count = len(data)
+        size, capacity = len(self.slots), self.slots.capacity
+        order = np.arange(count)
+        numbers = self.reservoir_count + 1 + order
+        draws = self._uniforms(count)[:, 0]
+        places = np.where(
+            order < capacity - size, size + order, (draws * numbers).astype(np.int64)
+        )
+        places[places >= capacity] = -1
+
+        def commit() -> None:
+            self._counters["reservoir_count"] += count
+
+        return keep_last(places), commit

@@ -1,0 +1,208 @@
+"""Reading and writing the slots of a TorchRL storage.
+
+All that this package knows of the inside of :class:`torchrl.data.TensorStorage` is in
+this file. Rows are written leaf by leaf: that is several times faster than indexing
+and assigning tensordicts, and it is the same for dense, shared and memory-mapped ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tensordict import LazyStackedTensorDict, TensorDictBase, is_tensor_collection
+from tensordict.utils import NestedKey
+from torch import Tensor
+from torchrl.data import TensorStorage
+
+__all__ = ["BOOKKEEPING_KEYS", "Slots"]
+
+#: Entries that TorchRL's buffers add to tensordicts and that are never stored.
+BOOKKEEPING_KEYS = ("index", "index_generation")
+
+
+class Slots:
+    """The slots of one storage.
+
+    Args:
+        storage: a one-dimensional tensor storage that holds tensordicts.
+    """
+
+    def __init__(self, storage: TensorStorage) -> None:
+        if not isinstance(storage, TensorStorage):
+            raise TypeError(
+                "selection writers need a TensorStorage, LazyTensorStorage or "
+                f"LazyMemmapStorage, got {type(storage).__name__}"
+            )
+        if storage.ndim != 1:
+            raise ValueError(
+                "selection writers keep single items, so they need a storage with "
+                f"ndim=1, got ndim={storage.ndim}"
+            )
+        if storage.max_size < 1:
+            raise ValueError(f"capacity must be at least 1, got {storage.max_size}")
+        self.storage = storage
+        self._leaves: dict[NestedKey, Tensor] = {}
+        self._source: object = None
+
+    @property
+    def capacity(self) -> int:
+        """Number of slots."""
+        return int(self.storage.max_size)
+
+    def __len__(self) -> int:
+        """Number of slots in use, always the first ones."""
+        return len(self.storage)
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the storage knows the shape of an item."""
+        return bool(self.storage.initialized)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the storage lives; of an undecided one, the host."""
+        device = self.storage.device
+        return torch.device("cpu" if device in (None, "auto") else device)
+
+    @property
+    def revision(self) -> int:
+        """A number that moves with every write to the storage, whoever wrote."""
+        return int(self.storage._mutation_revision)
+
+    @property
+    def leaves(self) -> dict[NestedKey, Tensor]:
+        """The stored tensors by key; each has the capacity as its first dimension."""
+        content = self.storage._storage
+        if self._source is not content:
+            if not is_tensor_collection(content):
+                raise TypeError(
+                    "selection writers store tensordicts; this storage holds a "
+                    f"{type(content).__name__}"
+                )
+            self._leaves = dict(content.items(include_nested=True, leaves_only=True))
+            self._source = content
+        return self._leaves
+
+    def schema(self) -> dict[str, str]:
+        """Shape and type of each entry of an item, as text."""
+        if not self.initialized:
+            return {}
+        return {
+            _name(key): _describe(leaf.shape[1:], leaf.dtype)
+            for key, leaf in self.leaves.items()
+        }
+
+    def admit(self, data: Any) -> TensorDictBase:
+        """Check a batch against what is stored; raise before anything changes.
+
+        Returns:
+            The batch, dense.
+
+        Raises:
+            TypeError: if it is no tensordict or an entry has another type.
+            KeyError: if an entry is missing or unknown.
+            ValueError: if it is empty or an entry has another shape.
+        """
+        if not isinstance(data, TensorDictBase):
+            raise TypeError(
+                f"expected a batch of items as a TensorDict, got {type(data).__name__}"
+            )
+        if data.batch_dims < 1:
+            raise ValueError(
+                "expected a batch of items, batch_size=[n, ...], got batch_size=[]; "
+                "use add() for one item"
+            )
+        if len(data) == 0:
+            raise ValueError("expected at least one item, got an empty batch")
+        if isinstance(data, LazyStackedTensorDict):
+            data = data.contiguous()
+        if self.initialized:
+            self._check(data)
+        return data
+
+    def _check(self, data: TensorDictBase) -> None:
+        leaves = self.leaves
+        for key, leaf in leaves.items():
+            value = data.get(key, None)
+            if value is None:
+                raise KeyError(
+                    f"missing entry {_name(key)!r}: every item of this memory has "
+                    f"{sorted(map(_name, leaves))}"
+                )
+            if value.shape[1:] != leaf.shape[1:]:
+                raise ValueError(
+                    f"entry {_name(key)!r} must have the shape "
+                    f"{tuple(leaf.shape[1:])} an item, got {tuple(value.shape[1:])}"
+                )
+            if getattr(value, "dtype", None) != leaf.dtype:
+                raise TypeError(
+                    f"entry {_name(key)!r} must be of type {leaf.dtype}, got "
+                    f"{getattr(value, 'dtype', type(value).__name__)}"
+                )
+        # TorchRL drops what a locked (shared or memory-mapped) storage does not know.
+        if not self.storage._storage.is_locked:
+            for key in data.keys(include_nested=True, leaves_only=True):
+                if key not in leaves and key not in BOOKKEEPING_KEYS:
+                    raise KeyError(
+                        f"unknown entry {_name(key)!r}: every item of this memory has "
+                        f"{sorted(map(_name, leaves))}"
+                    )
+
+    def write(
+        self, slots: NDArray[np.int64], rows: NDArray[np.int64], data: TensorDictBase
+    ) -> Tensor:
+        """Write some rows of a batch to distinct slots, growing the length if needed.
+
+        Args:
+            slots: where to, shape ``(m,)``.
+            rows: which rows of ``data``, shape ``(m,)``.
+            data: a batch that was admitted.
+
+        Returns:
+            The slots as a tensor on the storage's device.
+        """
+        storage = self.storage
+        if not self.initialized:
+            storage._init(data[0].exclude(*BOOKKEEPING_KEYS))
+        index = torch.from_numpy(slots).to(self.device)
+        whole = len(rows) == len(data)
+        first, last = int(slots[0]), int(slots[-1])
+        run = last - first == len(slots) - 1 and bool((np.diff(slots) == 1).all())
+        target: slice | Tensor = slice(first, last + 1) if run else index
+        picks: dict[torch.device, Tensor] = {}
+        for key, leaf in self.leaves.items():
+            value = data.get(key)
+            if not isinstance(value, Tensor) or not isinstance(leaf, Tensor):
+                leaf[target] = value[torch.from_numpy(rows)]
+                continue
+            if not whole:
+                pick = picks.get(value.device)
+                if pick is None:
+                    pick = picks[value.device] = torch.from_numpy(rows).to(value.device)
+                value = value.index_select(0, pick)
+            leaf[target] = value.to(leaf.device)
+        storage._len = max(len(storage), int(slots.max()) + 1)
+        storage._set_last_cursor(last)
+        storage._bump_mutation_revision()
+        return index
+
+    def write_leaf(self, key: NestedKey, index: Tensor, value: Tensor) -> None:
+        """Overwrite one entry of some slots; slots that repeat carry equal values."""
+        self.leaves[key][index] = value
+        self.storage._bump_mutation_revision()
+
+    def announce(self, index: Tensor) -> None:
+        """Tell the buffers on this storage which slots have new items."""
+        for entity in self.storage._attached_entities_iter():
+            entity.mark_update(index)
+
+
+def _name(key: NestedKey) -> str:
+    return key if isinstance(key, str) else ".".join(key)
+
+
+def _describe(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
