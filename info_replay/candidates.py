@@ -8,6 +8,8 @@ in ``O(nD)`` instead of being computed anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -38,57 +40,74 @@ class CandidateBatch:
         self._mean = statistics.mean
         self.leverage = (self.representation * self._lowered).sum(1)
         self.residual = targets - self._lowered @ self._mean
-        # The changes so far: A^-1 = A0^-1 - sum_j scale_j q_j q_j^T.
-        self._directions: list[Tensor] = []
-        self._scales: list[Tensor] = []
+        # The changes so far: A^-1 = A0^-1 - Q G Q^T with the first `_changes` columns.
+        self._changes = 0
+        self._directions: Tensor | None = None
+        self._gains: Tensor | None = None
 
     @property
     def squared_error(self) -> Tensor:
         """``R`` of each candidate, summed over the outputs."""
         return self.residual.square().sum(1)
 
-    def observe(self, representation: Tensor, target: Tensor) -> None:
-        """Add a point to the memory.
+    def change(
+        self, representations: Tensor, targets: Tensor, signs: Sequence[float]
+    ) -> None:
+        """Add points to the memory and take points out of it.
 
         Args:
-            representation: of the point, shape ``(D,)``: a row of this batch's, or from
-                :meth:`Statistics.represent`.
-            target: of the point, shape ``(K,)``.
+            representations: of the points, shape ``(m, D)``: rows of this batch's, or
+                from :meth:`Statistics.represent`.
+            targets: of the points, shape ``(m, K)``.
+            signs: 1 for each point that comes, -1 for each that goes.
         """
-        self._change(representation, target, 1.0)
+        directions, cross, gain, residual = self.effect(representations, targets, signs)
+        weighted = cross @ gain
+        self.leverage = self.leverage - (weighted * cross).sum(1)
+        self.residual = torch.addmm(self.residual, weighted, residual, alpha=-1)
+        self._mean = torch.addmm(self._mean, directions.T @ gain, residual)
+        self._record(directions, gain)
 
-    def forget(self, representation: Tensor, target: Tensor) -> None:
-        """Take a point out of the memory; arguments as in :meth:`observe`."""
-        self._change(representation, target, -1.0)
-
-    def _change(self, representation: Tensor, target: Tensor, sign: float) -> None:
-        direction, cross, gain, residual = self.step(representation, target, sign)
-        self.leverage = self.leverage - gain * cross.square()
-        self.residual = self.residual - torch.outer(gain * cross, residual)
-        self._mean = self._mean + torch.outer(gain * direction, residual)
-        self._directions.append(direction)
-        self._scales.append(gain)
-
-    def step(
-        self, representation: Tensor, target: Tensor, sign: float = 1.0
+    def effect(
+        self, representations: Tensor, targets: Tensor, signs: Sequence[float]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What adding (or with ``sign`` -1 removing) a point would change.
+        """What :meth:`change` would do, without doing it.
+
+        For ``A' = A + U S U^T`` the change of the inverse is ``-Q G Q^T`` with
+        ``Q = A^-1 U`` and ``G = (S + U^T Q)^-1``.
 
         Returns:
-            The direction ``q = A^-1 h`` of the change, its inner products ``c`` with
-            the candidates, the gain ``g`` and the point's residual ``r``: leverages
-            change by ``-g c^2`` and residuals by ``-g c r^T``.
+            ``Q^T`` ``(m, D)``, the inner products ``C`` of the candidates with it
+            ``(n, m)``, ``G`` ``(m, m)`` and the residuals ``r`` of the points
+            ``(m, K)``: leverages change by ``-diag(C G C^T)``, residuals by ``-C G r``.
         """
-        lowered = self._statistics.lower(representation)
-        direction = representation
-        if self._directions:
-            directions = torch.stack(self._directions)
-            scales = torch.stack(self._scales)
-            direction = direction - directions.T @ (scales * (directions @ lowered))
-        gain = sign / (1 + sign * (lowered @ direction))
-        cross = self._lowered @ direction
-        residual = target - lowered @ self._mean
-        return direction, cross, gain, residual
+        lowered = self._statistics.lower(representations)
+        directions = representations
+        if self._changes:
+            assert self._directions is not None
+            assert self._gains is not None
+            earlier = self._directions[: self._changes]
+            gains = self._gains[: self._changes, : self._changes]
+            directions = directions - ((lowered @ earlier.T) @ gains) @ earlier
+        inner = lowered @ directions.T
+        inner.diagonal().add_(inner.new_tensor(signs))
+        residual = torch.addmm(targets, lowered, self._mean, alpha=-1)
+        cross = self._lowered @ directions.T
+        return directions, cross, torch.linalg.inv_ex(inner).inverse, residual
+
+    def _record(self, directions: Tensor, gain: Tensor) -> None:
+        first, last = self._changes, self._changes + len(directions)
+        if self._directions is None or self._gains is None:
+            self._directions = directions.new_empty(8, directions.shape[1])
+            self._gains = gain.new_zeros(8, 8)
+        while last > len(self._directions):
+            grown = self._gains.new_zeros(2 * len(self._gains), 2 * len(self._gains))
+            grown[:first, :first] = self._gains[:first, :first]
+            self._gains = grown
+            self._directions = torch.cat([self._directions, self._directions])
+        self._directions[first:last] = directions
+        self._gains[first:last, first:last] = gain
+        self._changes = last
 
     def copy_row(self, source: int, destination: int) -> None:
         """Let one candidate become a second copy of another.

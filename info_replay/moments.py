@@ -10,10 +10,13 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
+from info_replay.host_array import HostArray
+
 __all__ = ["RunningMoments"]
+
+Array = NDArray[np.float64]
 
 # exp(-_LOG_RANGE) is the smallest weight that one block of a decayed prefix sum may
 # hold; below it the rescaled sums could overflow.
@@ -45,25 +48,23 @@ class RunningMoments:
                 f"decay must be None or a number between 0 and 1, got {decay!r}"
             )
         self.decay = decay
-        # Total weight, mean, weighted sum of squared distances from the mean. A tensor,
-        # changed in place, so that processes that share a memory share its moments.
-        self._state = torch.from_numpy(np.zeros(3))
+        # Total weight, mean, weighted sum of squared distances from the mean.
+        self._state = HostArray(np.zeros(3))
 
     @property
     def weight(self) -> float:
         """Sum of the weights: the number of items where there is no decay."""
-        return float(self._state.numpy()[0])
+        return float(self._state.array[0])
 
     @property
     def mean(self) -> float:
         """Weighted mean, 0 before the first item."""
-        return float(self._state.numpy()[1])
+        return float(self._state.array[1])
 
     @property
     def deviation(self) -> float:
         """Weighted population deviation, 0 before the first item."""
-        weight, _, squares = self._state.numpy()
-        return math.sqrt(max(squares / weight, 0.0)) if weight > 0 else 0.0
+        return float(deviations(self._state.array))
 
     def update(self, values: ArrayLike) -> None:
         """Add items, oldest first.
@@ -72,13 +73,9 @@ class RunningMoments:
             values: one number or an array of shape ``(n,)``.
         """
         items = np.atleast_1d(np.asarray(values, dtype=np.float64))
-        if items.size:
-            weights, means, squares = self._after(items)
-            self._state.numpy()[:] = weights[-1], means[-1], squares[-1]
+        self._state.array[:] = self.path(items)[:, -1]
 
-    def before(
-        self, values: ArrayLike
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def before(self, values: ArrayLike) -> tuple[Array, Array]:
         """Moments that each item meets: of all that came before it, not itself.
 
         Args:
@@ -92,64 +89,43 @@ class RunningMoments:
             >>> moments.before([1.0, 3.0, 5.0])[0]
             array([0., 1., 2.])
         """
-        items = np.asarray(values, dtype=np.float64)
-        weights, means, squares = self._after(items[:-1])
-        first = self._state.numpy()
-        weights = np.concatenate([first[:1], weights])
-        variances = np.concatenate([first[2:], squares]) / np.maximum(weights, 1e-300)
-        return (
-            np.concatenate([first[1:2], means]),
-            np.sqrt(np.maximum(variances, 0.0)),
-        )
+        path = self.path(np.asarray(values, dtype=np.float64))[:, :-1]
+        return path[1], deviations(path)
 
-    def _after(
-        self, items: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """State after each item, as three arrays of shape ``(n,)``."""
-        weight, mean, squares = (float(number) for number in self._state.numpy())
-        if self.decay is None:
-            return _extend(items, weight, mean, squares)
+    def path(self, items: Array, state: Array | None = None) -> Array:
+        """The state before the first item and after each one; nothing is changed.
+
+        Args:
+            items: shape ``(n,)``, oldest first.
+            state: where to start from, shape ``(3,)``; by default the current one.
+
+        Returns:
+            Weights, means and sums of squared distances, shape ``(3, n + 1)``.
+        """
+        path = np.empty((3, items.size + 1))
+        path[:, 0] = self._state.array if state is None else state
         # A decayed prefix sum is a plain one of items / decay^i; blocks keep that
         # power within range.
-        block = max(1, int(_LOG_RANGE / -math.log(self.decay)))
-        parts = []
-        for start in range(0, items.size, block):
-            part = _extend(
-                items[start : start + block], weight, mean, squares, self.decay
-            )
-            weight, mean, squares = (float(array[-1]) for array in part)
-            parts.append(part)
-        if not parts:
-            return _extend(items, weight, mean, squares)
-        weights, means, sums = (
-            np.concatenate(arrays) for arrays in zip(*parts, strict=True)
-        )
-        return weights, means, sums
+        block = items.size
+        if self.decay is not None:
+            block = max(1, int(_LOG_RANGE / -math.log(self.decay)))
+        for start in range(0, items.size, block or 1):
+            stop = min(start + block, items.size)
+            _walk(items[start:stop], path[:, start : stop + 1], self.decay)
+        return path
+
+    @property
+    def state(self) -> Array:
+        """Weight, mean and sum of squared distances, to be handed to :meth:`path`."""
+        return self._state.array.copy()
+
+    @state.setter
+    def state(self, value: Array) -> None:
+        self._state.array[:] = value
 
     def clear(self) -> None:
         """Forget everything."""
-        self._state.numpy()[:] = 0
-
-    def copy(self) -> RunningMoments:
-        """An independent copy.
-
-        Example:
-            >>> moments = RunningMoments()
-            >>> moments.update(1.0)
-            >>> moments.copy().mean
-            1.0
-        """
-        twin = RunningMoments(self.decay)
-        twin.assign(self)
-        return twin
-
-    def assign(self, other: RunningMoments) -> None:
-        """Take the values of another one.
-
-        Args:
-            other: where to take them from.
-        """
-        self._state.numpy()[:] = other._state.numpy()
+        self._state.array[:] = 0
 
     def share_memory_(self) -> RunningMoments:
         """Move the moments to memory that child processes share."""
@@ -158,11 +134,11 @@ class RunningMoments:
 
     def state_dict(self) -> dict[str, Any]:
         """The moments as plain values; the decay is a setting, not state."""
-        return {"state": torch.from_numpy(self._state.numpy().copy())}
+        return {"state": self._state.tensor()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`."""
-        self._state.numpy()[:] = state_dict["state"].cpu().numpy()
+        self._state.assign(state_dict["state"])
 
     def __repr__(self) -> str:
         """Settings and current values."""
@@ -172,30 +148,31 @@ class RunningMoments:
         )
 
 
-def _extend(
-    items: NDArray[np.float64],
-    weight: float,
-    mean: float,
-    squares: float,
-    decay: float = 1.0,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Weights, means and sums of squares after each item of one block.
+def deviations(path: Array) -> Array:
+    """Deviations of states ``(3, ...)``; 0 where nothing has been seen."""
+    result: Array = np.sqrt(path[2] / np.maximum(path[0], 1e-300))
+    return result
+
+
+def _walk(items: Array, path: Array, decay: float | None) -> None:
+    """Fill in the states after each item of one block, ``path[:, 1:]``.
 
     Distances are taken from a reference close to the items, so that no precision is
     lost where the mean is large and the deviation small.
     """
-    if not items.size:
-        return items, items, items
-    reference = mean if weight > 0 else float(items[0])
+    weight, mean, squares = path[:, 0]
+    reference = mean if weight > 0 else items[0]
     distances = items - reference
-    if decay == 1.0:
+    if decay is None:
         weights = weight + np.arange(1.0, items.size + 1)
-        firsts = np.cumsum(distances)
-        seconds = squares + np.cumsum(distances * distances)
+        firsts = distances.cumsum()
+        seconds = squares + (distances * distances).cumsum()
     else:
         fade = decay ** np.arange(1.0, items.size + 1)
         weights = fade * weight + (1 - fade) / (1 - decay)
-        firsts = fade * np.cumsum(distances / fade)
-        seconds = fade * (squares + np.cumsum(distances * distances / fade))
+        firsts = fade * (distances / fade).cumsum()
+        seconds = fade * (squares + (distances * distances / fade).cumsum())
     shifts = firsts / weights
-    return weights, reference + shifts, np.maximum(seconds - shifts * firsts, 0.0)
+    path[0, 1:] = weights
+    np.add(shifts, reference, out=path[1, 1:])
+    np.maximum(seconds - shifts * firsts, 0.0, out=path[2, 1:])

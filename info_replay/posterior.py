@@ -132,7 +132,7 @@ class BayesianLinearPosterior:
 
     @torch.no_grad()
     def observe(
-        self, features: Tensor, targets: Tensor, *, rows: Tensor | None = None
+        self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
     ) -> None:
         """Condition on rows.
 
@@ -142,14 +142,14 @@ class BayesianLinearPosterior:
             rows: numbers of the rows, if the caller numbers them. The kernel form then
                 addresses them in constant time instead of looking for them.
         """
-        self.statistics.replace(None, self._pair(features, targets), rows, None)
+        self.statistics.replace(None, self._pair(features, targets), rows)
 
     @torch.no_grad()
     def forget(
-        self, features: Tensor, targets: Tensor, *, rows: Tensor | None = None
+        self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
     ) -> None:
         """Take rows out that were observed; arguments as in :meth:`observe`."""
-        self.statistics.replace(self._pair(features, targets), None, rows, None)
+        self.statistics.replace(self._pair(features, targets), None, rows)
 
     @torch.no_grad()
     def replace(
@@ -159,8 +159,7 @@ class BayesianLinearPosterior:
         features: Tensor,
         targets: Tensor,
         *,
-        rows: Tensor | None = None,
-        weight: Tensor | None = None,
+        rows: slice | Tensor | None = None,
     ) -> None:
         """Put new rows in the place of old ones.
 
@@ -169,14 +168,12 @@ class BayesianLinearPosterior:
             old_targets: their targets, shape ``(n, K)``.
             features: features of the rows that come, shape ``(n, d0)``.
             targets: their targets, shape ``(n, K)``.
-            rows: numbers of the rows, as in :meth:`observe`.
-            weight: shape ``(n,)``, 0 for a repetition of a row that must count once.
+            rows: numbers of the rows, as in :meth:`observe`, all different.
         """
         self.statistics.replace(
             self._pair(old_features, old_targets),
             self._pair(features, targets),
             rows,
-            weight,
         )
 
     def refresh(
@@ -185,8 +182,7 @@ class BayesianLinearPosterior:
         features: Tensor,
         targets: Tensor,
         *,
-        rows: Tensor | None = None,
-        weight: Tensor | None = None,
+        rows: slice | Tensor | None = None,
     ) -> None:
         """Give rows new features (Sec. 2.3 "Feature update"), targets staying.
 
@@ -195,7 +191,6 @@ class BayesianLinearPosterior:
             features: features that they have now, shape ``(n, d0)``.
             targets: their targets, shape ``(n, K)``.
             rows: as in :meth:`replace`.
-            weight: as in :meth:`replace`.
 
         Example:
             >>> import torch
@@ -206,7 +201,7 @@ class BayesianLinearPosterior:
             >>> posterior.predict(new)[0]
             tensor([[0.9091]], dtype=torch.float64)
         """
-        self.replace(old_features, targets, features, targets, rows=rows, weight=weight)
+        self.replace(old_features, targets, features, targets, rows=rows)
 
     @torch.no_grad()
     def rebuild(
@@ -233,7 +228,7 @@ class BayesianLinearPosterior:
             self.observe(
                 features[start:stop],
                 encode(block_targets) if encode else block_targets,
-                rows=torch.arange(start, stop, device=self.device),
+                rows=slice(start, stop),
             )
 
     def clear(self) -> None:

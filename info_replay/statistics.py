@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from info_replay.host_array import HostArray
+
 __all__ = ["KernelStatistics", "PrimalStatistics", "Statistics"]
 
 
@@ -26,13 +28,13 @@ class Statistics(abc.ABC):
     """Sufficient statistics of normalised features ``H`` and targets ``Y``."""
 
     #: Bumped by each change; a process that shares the tensors sees it too.
-    _version: Tensor
+    _version: HostArray
 
     def __init__(self, feature_dim: int, target_dim: int, jitter: float) -> None:
         self.feature_dim = feature_dim
         self.target_dim = target_dim
         self.jitter = jitter
-        self._version = torch.from_numpy(np.zeros(1, dtype=np.int64))
+        self._version = HostArray(np.zeros(1, dtype=np.int64))
         self._factor_version = -1
         self._factor: Tensor
         self._mean: Tensor
@@ -43,8 +45,7 @@ class Statistics(abc.ABC):
         self,
         old: tuple[Tensor, Tensor] | None,
         new: tuple[Tensor, Tensor] | None,
-        rows: Tensor | None,
-        weight: Tensor | None,
+        rows: slice | Tensor | None,
     ) -> None:
         """Take ``old`` features and targets out and put ``new`` ones in."""
 
@@ -71,7 +72,7 @@ class Statistics(abc.ABC):
 
     def factorise(self) -> None:
         """Factorise, if anything changed since the last time."""
-        version = int(self._version.numpy()[0])
+        version = int(self._version.array[0])
         if self._factor_version != version:
             self._factorise()
             self._factor_version = version
@@ -89,7 +90,7 @@ class Statistics(abc.ABC):
         return self._mean
 
     def _touch(self) -> None:
-        self._version.numpy()[0] += 1
+        self._version.array[0] += 1
 
     def share_memory_(self) -> None:
         """Move the state to memory that child processes share."""
@@ -134,16 +135,18 @@ class PrimalStatistics(Statistics):
         self,
         old: tuple[Tensor, Tensor] | None,
         new: tuple[Tensor, Tensor] | None,
-        rows: Tensor | None,
-        weight: Tensor | None,
+        rows: slice | Tensor | None,
     ) -> None:
         """Subtract the products of the old rows and add those of the new ones."""
-        for pair, sign in ((old, -1.0), (new, 1.0)):
-            if pair is None:
-                continue
-            features, targets = pair
-            left = features if weight is None else features * weight[:, None]
-            self._moments.addmm_(left.T, torch.cat([features, targets], 1), alpha=sign)
+        if old is not None and new is not None:
+            # One product for both: the matrix is passed over once.
+            left = torch.cat([new[0], old[0].neg()])
+            right = torch.cat([torch.cat(new, 1), torch.cat(old, 1)])
+            self._moments.addmm_(left.T, right)
+        elif new is not None:
+            self._moments.addmm_(new[0].T, torch.cat(new, 1))
+        elif old is not None:
+            self._moments.addmm_(old[0].T, torch.cat(old, 1), alpha=-1)
         self._touch()
 
     def clear(self) -> None:
@@ -160,7 +163,8 @@ class PrimalStatistics(Statistics):
         precision.diagonal().add_(self.jitter)
         # _ex does not check, so it does not wait for the device; what goes wrong
         # shows as scores that are not finite.
-        self._factor = torch.linalg.cholesky_ex(precision).L
+        # The upper factor's transpose is laid out the way solving is fastest.
+        self._factor = torch.linalg.cholesky_ex(precision, upper=True).L.T
         self._mean = torch.linalg.solve_triangular(
             self._factor, self._moments[:, self.feature_dim :], upper=False
         )
@@ -200,14 +204,9 @@ class KernelStatistics(Statistics):
         self,
         old: tuple[Tensor, Tensor] | None,
         new: tuple[Tensor, Tensor] | None,
-        rows: Tensor | None,
-        weight: Tensor | None,
+        rows: slice | Tensor | None,
     ) -> None:
-        """Write rows and renew their products with all others.
-
-        Rows that are addressed twice must carry the same values, so weights, which
-        make the primal form count such a row once, have nothing to do here.
-        """
+        """Write rows and renew their products with all others."""
         if rows is None:
             if old is not None:
                 self._put(self._find(*old), None)
@@ -216,7 +215,7 @@ class KernelStatistics(Statistics):
         else:
             self._put(rows, new)
 
-    def _put(self, rows: Tensor, new: tuple[Tensor, Tensor] | None) -> None:
+    def _put(self, rows: slice | Tensor, new: tuple[Tensor, Tensor] | None) -> None:
         if new is None:
             self._features[rows] = 0
             self._targets[rows] = 0
@@ -273,7 +272,7 @@ class KernelStatistics(Statistics):
     def _factorise(self) -> None:
         kernel = self._products.clone()
         kernel.diagonal().add_(self.jitter)
-        self._factor = torch.linalg.cholesky_ex(kernel).L
+        self._factor = torch.linalg.cholesky_ex(kernel, upper=True).L.T
         solved = torch.linalg.solve_triangular(self._factor, self._targets, upper=False)
         # h^T A^-1 b = k_h^T (H H^T + cI)^-1 Y, written with the metric's -1/c.
         self._mean = torch.cat(

@@ -228,7 +228,7 @@ class SelectionWriter(Writer):
             # Items that a storage brought along were written once.
             self._generation[: len(self.slots)] = 0
             self._generation[index] = -1
-        self._generation[index] += 1
+        self._generation.index_add_(0, index, torch.ones_like(index))
 
     def generations_of(self, index: int | Tensor) -> Tensor:
         """How often each slot was rewritten, -1 for a slot that never was written.

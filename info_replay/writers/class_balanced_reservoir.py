@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 
+from info_replay.host_array import HostArray
 from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.host import to_host
 from info_replay.writers.labels import check_num_classes, read_labels, refuse_labels
@@ -54,16 +54,16 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         self.num_classes = num_classes
         self.target_key = target_key
         # Items of each class in the stream, and whether it has been the largest.
-        self._classes = torch.from_numpy(np.zeros((2, num_classes), dtype=np.int64))
+        self._classes = HostArray(np.zeros((2, num_classes), dtype=np.int64))
         # Class of each slot and place of the slot in the list of its class.
-        self._members: torch.Tensor | None = None
+        self._members: HostArray | None = None
         self._lists: list[list[int]] | None = None
         self._lists_version = -1
 
     @property
     def stream_counts(self) -> NDArray[np.int64]:
         """Items of each class that were offered."""
-        return self._classes.numpy()[0].copy()
+        return self._classes.array[0].copy()
 
     @property
     def memory_counts(self) -> NDArray[np.int64]:
@@ -75,7 +75,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         if self._lists is None or self._lists_version != self._counters["version"]:
             self._lists = [[] for _ in range(self.num_classes)]
             if self._members is not None:
-                labels, places = self._members.numpy()
+                labels, places = self._members.array
                 used = np.flatnonzero(labels >= 0)
                 for slot in used[np.lexsort((places[used], labels[used]))]:
                     self._lists[labels[slot]].append(int(slot))
@@ -89,7 +89,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         refuse_labels(labels, self.num_classes, self.target_key)
         if self._members is None and len(self.slots):
             self._adopt()
-        batch = _Batch(self._slot_lists(), *self._classes.numpy().copy())
+        batch = _Batch(self._slot_lists(), *self._classes.array.copy())
         # The batch works on the lists themselves; until it is committed they count as
         # outdated and would be derived again.
         self._lists_version = -1
@@ -114,7 +114,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
             places[row] = slot
 
         def commit() -> None:
-            self._classes.numpy()[:] = batch.stream, batch.full
+            self._classes.array[:] = batch.stream, batch.full
             self._remember(batch)
             self._counters["reservoir_count"] += count
 
@@ -133,15 +133,20 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         batch.fill(labels, 0)
         if len(labels) == self.slots.capacity:
             batch.update_full()
-        self._classes.numpy()[:] = batch.stream, batch.full
+        self._classes.array[:] = batch.stream, batch.full
         self._remember(batch)
 
-    def _remember(self, batch: _Batch) -> None:
+    def _make_members(self) -> HostArray:
         if self._members is None:
-            self._members = self._allocate(
-                torch.from_numpy(np.full((2, self.slots.capacity), -1, dtype=np.int64))
+            self._members = HostArray(
+                np.full((2, self.slots.capacity), -1, dtype=np.int64)
             )
-        labels, places = self._members.numpy()
+            if self._shared:
+                self._members.share_memory_()
+        return self._members
+
+    def _remember(self, batch: _Batch) -> None:
+        labels, places = self._make_members().array
         for slot, (label, place) in batch.moved.items():
             labels[slot] = label
             places[slot] = place
@@ -149,25 +154,23 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         self._lists, self._lists_version = batch.lists, self._counters["version"]
 
     def _forget_statistics(self) -> None:
-        self._classes.numpy()[:] = 0
+        self._classes.array[:] = 0
         if self._members is not None:
-            self._members.numpy()[:] = -1
+            self._members.array[:] = -1
         self._counters["version"] += 1
 
     def _policy_state(self) -> dict[str, Any]:
         return {
-            "classes": self._classes.clone(),
-            "members": None if self._members is None else self._members.clone(),
+            "classes": self._classes.tensor(),
+            "members": None if self._members is None else self._members.tensor(),
         }
 
     def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._classes.copy_(state["classes"])
+        self._classes.assign(state["classes"])
         if state["members"] is None:
             self._members = None
-        elif self._members is None:
-            self._members = self._allocate(state["members"].clone())
         else:
-            self._members.copy_(state["members"])
+            self._make_members().assign(state["members"])
         self._counters["version"] += 1
 
     def _policy_settings(self) -> dict[str, Any]:

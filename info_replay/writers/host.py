@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from info_replay.host_array import HostArray
 
 __all__ = ["Counters", "RandomStream", "to_host"]
 
@@ -31,16 +32,15 @@ class Counters:
 
     def __init__(self, *names: str) -> None:
         self._names = {name: place for place, name in enumerate(names)}
-        # Read and written through numpy only, which costs a microsecond.
-        self._tensor = torch.from_numpy(np.zeros(len(names), dtype=np.int64))
+        self._values = HostArray(np.zeros(len(names), dtype=np.int64))
 
     def __getitem__(self, name: str) -> int:
         """The value of a counter."""
-        return int(self._tensor.numpy()[self._names[name]])
+        return int(self._values.array[self._names[name]])
 
     def __setitem__(self, name: str, value: int) -> None:
         """Set a counter."""
-        self._tensor.numpy()[self._names[name]] = value
+        self._values.array[self._names[name]] = value
 
     def as_dict(self) -> dict[str, int]:
         """All counters by name."""
@@ -53,7 +53,7 @@ class Counters:
 
     def share_memory_(self) -> None:
         """Move the counters to memory that child processes share."""
-        self._tensor.share_memory_()
+        self._values.share_memory_()
 
 
 class RandomStream:

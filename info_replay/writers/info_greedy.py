@@ -111,7 +111,7 @@ class InfoGreedyWriter(InformationWriter):
     def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
         """Alg. "InfoGS" for a batch that meets a full memory."""
         count, capacity = len(offer), self.slots.capacity
-        plan = Plan(count, capacity)
+        plan = Plan.empty(count)
         scene = _Scene(self, offer)
         improvement = self._threshold(self.moments, self.gamma)
         draws = self._uniforms(count)[:, 0]
@@ -134,6 +134,8 @@ class InfoGreedyWriter(InformationWriter):
             waiting[row] = False
             reservoir_count += 1
             if not self.reservoir or draws[row] * reservoir_count < capacity:
+                if plan.owner(slot) is None:
+                    plan.old.append(scene.stored(slot))
                 scene.swap(row, slot)
                 plan.put(row, slot)
 
@@ -199,18 +201,18 @@ class _Scene:
     def __init__(self, writer: InfoGreedyWriter, offer: Offer) -> None:
         self.writer = writer
         self.count = len(offer)
-        features, targets = writer._stored(slice(0, len(writer.slots)))
-        self.targets = torch.cat([offer.targets, targets])
+        self.memory = writer._stored(slice(0, len(writer.slots)), offer.posterior)
+        self.targets = torch.cat([offer.targets, self.memory[1]])
         self.batch = CandidateBatch(
             offer.posterior.statistics,
-            torch.cat(
-                [
-                    offer.posterior.normalise(offer.features),
-                    offer.posterior.normalise(features),
-                ]
-            ),
+            torch.cat([offer.rows, self.memory[0]]),
             self.targets,
         )
+
+    def stored(self, slot: int) -> tuple[Tensor, Tensor]:
+        """Normalised features and target that a slot had before the batch."""
+        rows, targets = self.memory
+        return rows[slot : slot + 1], targets[slot : slot + 1]
 
     def _criterion(
         self, criterion: Criterion, leverage: Tensor, error: Tensor
@@ -245,13 +247,14 @@ class _Scene:
         gained, row = torch.where(eligible, scores, -torch.inf).max(0)
         # The memory with the best item added, then each of its items left out: all
         # stays on the device, row included, until the one transfer of the round.
-        _, cross, gain, residual = batch.step(
-            batch.representation.index_select(0, row[None])[0],
-            self.targets.index_select(0, row[None])[0],
+        _, cross, gain, residual = batch.effect(
+            batch.representation.index_select(0, row[None]),
+            self.targets.index_select(0, row[None]),
+            (1,),
         )
         cross = cross[count:]
-        with_it = batch.leverage[count:] - gain * cross.square()
-        residuals = batch.residual[count:] - torch.outer(gain * cross, residual)
+        with_it = batch.leverage[count:] - gain[0] * cross[:, 0].square()
+        residuals = batch.residual[count:] - cross @ (gain @ residual)
         rest = 1 - with_it
         memory = self._criterion(
             self.writer.criterion,
@@ -274,7 +277,7 @@ class _Scene:
     def swap(self, row: int, slot: int) -> None:
         """Store an item of the batch in a slot of the memory."""
         batch, place = self.batch, self.count + slot
-        batch.forget(batch.representation[place], self.targets[place])
-        batch.observe(batch.representation[row], self.targets[row])
+        pair = [row, place]
+        batch.change(batch.representation[pair], self.targets[pair], (1, -1))
         self.targets[place] = self.targets[row]
         batch.copy_row(row, place)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
-from info_replay.moments import RunningMoments
+from info_replay.moments import deviations
 from info_replay.writers.information import (
     Commit,
     InformationWriter,
@@ -74,9 +74,9 @@ class InfoReservoirWriter(InformationWriter):
     def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
         """Alg. 1 for a batch that meets a full memory."""
         batch = offer.candidates()
-        plan = Plan(len(offer), len(self.slots))
+        plan = Plan.empty(len(offer))
         draws = self._uniforms(len(offer))[:, 0]
-        moments = self.moments.copy()
+        state = self.moments.state
         count = self.reservoir_count
         start = 0
         while start < len(offer):
@@ -90,47 +90,41 @@ class InfoReservoirWriter(InformationWriter):
                     num_outputs=offer.posterior.target_dim,
                 ),
             )
-            passed = self._passes(scores, moments)
+            path = self.moments.path(scores, state)
+            threshold = path[1, :-1] + self.gamma * deviations(path[:, :-1])
+            passed = scores >= threshold - tolerance(threshold, self.dtype)
             counts = count + np.cumsum(passed)
             slots = (draws[start:] * counts).astype(np.int64)
             written = np.flatnonzero(passed & (slots < self.slots.capacity))
             # Up to and with the first item that is written, the scores are final.
             final = int(written[0]) + 1 if written.size else len(scores)
-            moments.update(scores[:final])
+            state = path[:, final]
             count = int(counts[final - 1])
             start += final
             if written.size:
                 slot, row = int(slots[final - 1]), start - 1
-                if start < len(offer):
-                    batch.forget(*self._current(batch, offer, plan, slot))
-                    batch.observe(batch.representation[row], offer.targets[row])
+                gone = self._holder(batch, offer, plan, slot)
                 plan.put(row, slot)
+                if start < len(offer):
+                    batch.change(
+                        torch.cat([batch.representation[row:start], gone[0]]),
+                        torch.cat([offer.targets[row:start], gone[1]]),
+                        (1, -1),
+                    )
 
         def commit() -> None:
-            self.moments.assign(moments)
+            self.moments.state = state
             self._counters["reservoir_count"] = count
 
         return plan, commit
 
-    def _passes(
-        self, scores: NDArray[np.float64], moments: RunningMoments
-    ) -> NDArray[np.bool_]:
-        """Which items reach the threshold that they meet."""
-        means, deviations = moments.before(scores)
-        threshold = means + self.gamma * deviations
-        result: NDArray[np.bool_] = scores >= threshold - tolerance(
-            threshold, self.dtype
-        )
-        return result
-
-    def _current(
+    def _holder(
         self, batch: CandidateBatch, offer: Offer, plan: Plan, slot: int
     ) -> tuple[Tensor, Tensor]:
         """Representation and target of the item that holds a slot right now."""
         row = plan.owner(slot)
         if row is not None:
-            return batch.representation[row], offer.targets[row]
-        features, targets = self._stored(slice(slot, slot + 1))
-        posterior = offer.posterior
-        representation = posterior.statistics.represent(posterior.normalise(features))
-        return representation[0], targets[0]
+            return batch.representation[row : row + 1], offer.targets[row : row + 1]
+        features, targets = self._stored(slice(slot, slot + 1), offer.posterior)
+        plan.old.append((features, targets))
+        return offer.posterior.statistics.represent(features), targets

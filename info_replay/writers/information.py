@@ -23,7 +23,7 @@ from info_replay.candidates import CandidateBatch
 from info_replay.criteria import MIC, Criterion
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior, check_positive
-from info_replay.writers.base import Commit, Decision, SelectionWriter
+from info_replay.writers.base import Commit, Decision, SelectionWriter, keep_last
 from info_replay.writers.host import to_host
 from info_replay.writers.labels import check_num_classes, read_labels, refuse_labels
 
@@ -45,6 +45,10 @@ class Offer:
         features: as given, shape ``(n, d0)``.
         targets: encoded as numbers, shape ``(n, K)``.
         posterior: the model that they are held against.
+
+    Attributes:
+        rows: normalised features, shape ``(n, d)``.
+        checked: whether the values are known to be fine.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Offer:
         self.features = features
         self.targets = targets
         self.posterior = posterior
+        self.rows = posterior.normalise(features)
         self.checked = False
 
     def __len__(self) -> int:
@@ -61,15 +66,12 @@ class Offer:
 
     def candidates(self) -> CandidateBatch:
         """The items, held against the memory as it is."""
-        return self.posterior.candidates(self.features, self.targets)
+        return CandidateBatch(self.posterior.statistics, self.rows, self.targets)
 
     def checksums(self) -> Tensor:
         """Sums in which NaN, infinity and labels outside the classes show."""
         return torch.stack(
-            [
-                self.features.sum(dtype=torch.float64),
-                self.targets.sum(dtype=torch.float64),
-            ]
+            [self.rows.sum(dtype=torch.float64), self.targets.sum(dtype=torch.float64)]
         )
 
 
@@ -77,18 +79,22 @@ class Plan:
     """Which row of a batch gets which slot, while the batch is decided.
 
     Args:
-        count: number of rows.
-        size: number of slots in use before the batch.
+        places: the slot of each row, -1 for none.
+
+    Attributes:
+        old: normalised features and targets of the items whose slots are taken over,
+            as they were before the batch.
     """
 
-    def __init__(self, count: int, size: int) -> None:
-        self.places = np.full(count, -1, dtype=np.int64)
-        self.size = size
+    def __init__(self, places: NDArray[np.int64]) -> None:
+        self.places = places
+        self.old: list[tuple[Tensor, Tensor]] = []
         self._owner: dict[int, int] = {}
 
-    def fill(self) -> None:
-        """Give all rows the next free slots."""
-        self.places[:] = self.size + np.arange(len(self.places))
+    @classmethod
+    def empty(cls, count: int) -> Plan:
+        """A plan in which no row has a slot yet."""
+        return cls(np.full(count, -1, dtype=np.int64))
 
     def owner(self, slot: int) -> int | None:
         """The row of this batch that took a slot over, if one did."""
@@ -156,7 +162,7 @@ class InformationWriter(SelectionWriter):
         self.dtype = dtype
         self.moments = RunningMoments(decay)
         self._posterior: BayesianLinearPosterior | None = None
-        self._winners: Tensor | None = None
+        self._class_row: Tensor | None = None  # 0, 1, ..., K - 1
         self._counters["revision"] = -1
 
     # -- reading ----------------------------------------------------------------------
@@ -167,8 +173,9 @@ class InformationWriter(SelectionWriter):
             return (targets[:, None] if targets.ndim == 1 else targets).to(self.dtype)
         if targets.ndim == 2:
             targets = targets[:, 0]
-        classes = torch.arange(self.num_classes, device=targets.device)
-        return (targets[:, None] == classes).to(self.dtype)
+        if self._class_row is None or self._class_row.device != targets.device:
+            self._class_row = torch.arange(self.num_classes, device=targets.device)
+        return (targets[:, None] == self._class_row).to(self.dtype)
 
     def _read(self, data: TensorDictBase) -> Offer:
         """Features and targets of a batch; checks all that needs no transfer."""
@@ -251,7 +258,11 @@ class InformationWriter(SelectionWriter):
             self._refuse(offer, data, packed)
             packed = packed[2:]
             offer.checked = True
-        return np.split(packed, np.cumsum([len(s) for s in scores])[:-1])
+        parts, start = [], 0
+        for score in scores:
+            parts.append(packed[start : start + len(score)])
+            start += len(score)
+        return parts
 
     def _refuse(self, offer: Offer, data: TensorDictBase, packed: NDArray[Any]) -> None:
         """Raise if what came back from the device tells of bad input."""
@@ -315,11 +326,13 @@ class InformationWriter(SelectionWriter):
         self._counters["changed_rows"] = 0
         self._counters["revision"] = self.slots.revision
 
-    def _stored(self, where: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """Features and encoded targets of some slots."""
+    def _stored(
+        self, where: slice | Tensor, posterior: BayesianLinearPosterior
+    ) -> tuple[Tensor, Tensor]:
+        """Normalised features and encoded targets of some slots."""
         leaves = self.slots.leaves
         return (
-            leaves[self.feature_key][where],
+            posterior.normalise(leaves[self.feature_key][where]),
             self._encode(leaves[self.target_key][where]),
         )
 
@@ -356,9 +369,6 @@ class InformationWriter(SelectionWriter):
         offer = self._read(data)
         full = len(self.slots) == self.slots.capacity
         plan, commit = (self._select if full else self._fill)(offer, data)
-        slots = plan.places[plan.places >= 0]
-        where = torch.from_numpy(slots).to(self.slots.device)
-        old = self._stored(where) if full and slots.size else None
 
         def commit_all() -> None:
             commit()
@@ -366,14 +376,13 @@ class InformationWriter(SelectionWriter):
                 self._posterior = offer.posterior
                 if self._shared:
                     offer.posterior.share_memory_()
-            self._learn(offer, plan, where, old)
+            self._learn(offer, plan)
 
         return plan.places, commit_all
 
     def _fill(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
         """Store all items of a batch for which there is room."""
-        plan = Plan(len(offer), len(self.slots))
-        plan.fill()
+        plan = Plan(len(self.slots) + np.arange(len(offer)))
         leverage, residual = offer.candidates().in_sequence()
         error = residual.square().sum(1)
         kept = self._moments()
@@ -395,23 +404,18 @@ class InformationWriter(SelectionWriter):
 
         return plan, commit
 
-    def _learn(
-        self,
-        offer: Offer,
-        plan: Plan,
-        where: Tensor,
-        old: tuple[Tensor, Tensor] | None,
-    ) -> None:
+    def _learn(self, offer: Offer, plan: Plan) -> None:
         """Bring the statistics in step with what was written."""
-        rows = np.flatnonzero(plan.places >= 0)
-        if rows.size:
-            pick = torch.from_numpy(rows).to(where.device)
-            new = offer.features[pick], offer.targets[pick]
-            if old is None:
-                offer.posterior.observe(*new, rows=where)
-            else:
-                offer.posterior.replace(*old, *new, rows=where)
-            self._counters["changed_rows"] += len(rows)
+        kept = np.flatnonzero(plan.places >= 0)
+        if kept.size:
+            device = self.slots.device
+            pick = torch.from_numpy(kept).to(device)
+            offer.posterior.statistics.replace(
+                _stack(plan.old),
+                (offer.rows.index_select(0, pick), offer.targets.index_select(0, pick)),
+                torch.from_numpy(plan.places[kept]).to(device),
+            )
+            self._counters["changed_rows"] += len(kept)
         self._counters["revision"] = self.slots.revision
 
     # -- for the user -----------------------------------------------------------------
@@ -452,48 +456,39 @@ class InformationWriter(SelectionWriter):
             KeyError, TypeError, ValueError, IndexError: if the sample is not what it
                 should be; nothing is changed.
         """
-        index, features = self._read_sample(data)
+        features, slots, live = self._read_sample(data)
+        places = keep_last(np.where(live, slots, -1))
+        rows = np.flatnonzero(places >= 0)
+        if not rows.size:
+            return
         device = self.slots.device
-        rows = torch.arange(len(index), device=device)
-        generation = data.get("index_generation", None)
-        if generation is None:
-            live = torch.ones_like(index, dtype=torch.bool)
-        else:
-            captured = generation.reshape(len(index), -1)[:, 0].to(device)
-            live = self.generations_of(index) == captured
-        # The last live row of each slot wins. Rows that lose write the winner's value,
-        # stale slots their own, so that nothing depends on the order of writing and no
-        # row has to be picked out, for which the host would wait for the device.
-        if self._winners is None:
-            self._winners = torch.empty(
-                self.slots.capacity, dtype=torch.int64, device=device
-            )
-        self._winners[index] = -1
-        self._winners.scatter_reduce_(0, index, torch.where(live, rows, -1), "amax")
-        winner = self._winners[index]
+        index = torch.from_numpy(places[rows]).to(device)
+        if len(rows) < len(features):
+            features = features.index_select(0, torch.from_numpy(rows).to(device))
         leaves = self.slots.leaves
-        old = leaves[self.feature_key][index]
-        new = torch.where((winner >= 0)[:, None], features[winner.clamp_min(0)], old)
-        # Where most of the memory changes, starting again is cheaper than the
-        # difference, and exact.
-        difference = self._in_step and (
-            2 * len(index) < len(self.slots)
-            or (self._posterior is not None and self._posterior.form == "kernel")
+        posterior = self._posterior if self._in_step else None
+        if posterior is not None and (
+            posterior.form == "primal" and 2 * len(rows) >= len(self.slots)
+        ):
+            # Where most of the memory changes, starting again is cheaper than the
+            # difference, and exact.
+            posterior = None
+        old = (
+            None
+            if posterior is None
+            else leaves[self.feature_key].index_select(0, index)
         )
-        self.slots.write_leaf(self.feature_key, index, new)
-        if difference and self._posterior is not None:
-            self._posterior.refresh(
-                old,
-                new,
-                self._encode(leaves[self.target_key][index]),
-                rows=index,
-                weight=(winner == rows).to(self.dtype),
-            )
-            self._counters["changed_rows"] += len(index)
+        self.slots.write_leaf(self.feature_key, index, features)
+        if posterior is not None and old is not None:
+            targets = self._encode(leaves[self.target_key].index_select(0, index))
+            posterior.refresh(old, features, targets, rows=index)
+            self._counters["changed_rows"] += len(rows)
             self._counters["revision"] = self.slots.revision
 
-    def _read_sample(self, data: TensorDictBase) -> tuple[Tensor, Tensor]:
-        """Slots and features of a sample, checked."""
+    def _read_sample(
+        self, data: TensorDictBase
+    ) -> tuple[Tensor, NDArray[np.int64], NDArray[np.bool_]]:
+        """Features, slots and which slots still hold what was sampled, checked."""
         index = data.get("index", None)
         if index is None:
             raise KeyError(
@@ -503,7 +498,8 @@ class InformationWriter(SelectionWriter):
         features = data.get(self.feature_key, None)
         if features is None:
             raise KeyError(f"missing entry {self.feature_key!r}: the new features")
-        if not len(self.slots):
+        size = len(self.slots)
+        if not size:
             raise IndexError("the memory is empty: there is nothing to write back to")
         leaf = self.slots.leaves[self.feature_key]
         if features.dtype != leaf.dtype:
@@ -517,26 +513,25 @@ class InformationWriter(SelectionWriter):
                 f"{(len(index), *leaf.shape[1:])}, got {tuple(features.shape)}"
             )
         device = self.slots.device
-        index = index.reshape(len(index), -1)[:, 0].to(device, torch.long)
+        index = _first_column(index).to(device)
         features = features.detach().to(device)
-        lowest, highest, total = to_host(
-            torch.stack(
-                [
-                    index.min().double(),
-                    index.max().double(),
-                    features.sum(dtype=torch.float64),
-                ]
-            )
-        )
-        if not 0 <= lowest <= highest < len(self.slots):
-            wrong = lowest if lowest < 0 else highest
+        parts = [features.sum(dtype=torch.float64)[None], index.double()]
+        captured = data.get("index_generation", None)
+        if captured is not None and self._generation is not None:
+            known = self._generation.index_select(0, index.clamp(0, size - 1).long())
+            parts.append((known == _first_column(captured).to(device)).double())
+        packed = to_host(torch.cat(parts))
+        slots = packed[1 : len(index) + 1].astype(np.int64)
+        wrong = np.flatnonzero((slots < 0) | (slots >= size))
+        if wrong.size:
             raise IndexError(
-                f"entry 'index' must hold slots from 0 to {len(self.slots) - 1}, got "
-                f"{int(wrong)}"
+                f"entry 'index' must hold slots from 0 to {size - 1}, got "
+                f"{slots[wrong[0]]} for item {wrong[0]}"
             )
-        if not math.isfinite(total):
+        if not math.isfinite(packed[0]):
             refuse_infinite(features, self.feature_key)
-        return index, features
+        live = packed[len(index) + 1 :] != 0
+        return features, slots, live if live.size else np.ones(len(slots), dtype=bool)
 
     # -- emptying, saving and sharing -------------------------------------------------
 
@@ -588,11 +583,18 @@ class InformationWriter(SelectionWriter):
             self._posterior.share_memory_()
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave scratch space out."""
-        state = super().__getstate__()
-        state["_winners"] = None
-        return state
+
+def _stack(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
+    """Rows and targets of several items in one pair of tensors."""
+    if not pairs:
+        return None
+    rows, targets = zip(*pairs, strict=True)
+    return torch.cat(rows), torch.cat(targets)
+
+
+def _first_column(index: Tensor) -> Tensor:
+    """Slots ``(n,)`` of a sample; TorchRL expands them to the batch's dimensions."""
+    return index if index.ndim == 1 else index.reshape(len(index), -1)[:, 0]
 
 
 def check_finite(name: str, value: float) -> None:

@@ -12,6 +12,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.host_array import HostArray
 from info_replay.writers.base import Decision, SelectionWriter, keep_last
 from info_replay.writers.host import to_host
 
@@ -82,12 +83,12 @@ class WeightedReservoirWriter(SelectionWriter):
     def __init__(self, score: Callable[[TensorDictBase], Tensor] | None = None) -> None:
         super().__init__()
         self.score = score or OutputHessian()
-        self._total = torch.from_numpy(np.zeros(1))
+        self._total = HostArray(np.zeros(1))
 
     @property
     def total_weight(self) -> float:
         """Sum of the weights of all items that were offered."""
-        return float(self._total.numpy()[0])
+        return float(self._total.array[0])
 
     def _decide(self, data: TensorDictBase) -> Decision:
         count = len(data)
@@ -111,26 +112,26 @@ class WeightedReservoirWriter(SelectionWriter):
         size, capacity = len(self.slots), self.slots.capacity
         draws = self._uniforms(count)[:, 0]
         order = np.arange(count)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             chosen = np.where(shares > 0, draws / shares, capacity)
         chosen = np.minimum(chosen, capacity).astype(np.int64)
         places = np.where(order < capacity - size, size + order, chosen)
         places[places >= capacity] = -1
 
         def commit() -> None:
-            self._total.numpy()[0] = totals[-1]
+            self._total.array[0] = totals[-1]
             self._counters["reservoir_count"] += count
 
         return keep_last(places), commit
 
     def _forget_statistics(self) -> None:
-        self._total.numpy()[0] = 0
+        self._total.array[0] = 0
 
     def _policy_state(self) -> dict[str, Any]:
         return {"total": self.total_weight}
 
     def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._total.numpy()[0] = state["total"]
+        self._total.array[0] = state["total"]
 
     def share_memory_(self) -> WeightedReservoirWriter:
         """Move the sum of weights to shared memory, too."""

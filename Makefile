@@ -1,0 +1,44 @@
+PYTHON ?= python3
+VENV = .venv
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types pytest bench docs clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+# One virtual environment serves every target; it is renewed when its inputs change.
+$(INSTALLED): pyproject.toml constraints.txt
+	@echo "installing into $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -qq --disable-pip-version-check \
+		-c constraints.txt -e '.[dev,docs]'
+	touch $@
+
+demo: $(INSTALLED)  ## run the demonstration
+	$(BIN)/python -m agents.demo
+
+test: lint types pytest docs  ## everything that CI checks
+
+lint: $(INSTALLED)  ## style: ruff check and ruff format --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)  ## static types: mypy
+	$(BIN)/mypy
+
+# One thread a worker: two workers would otherwise fight over two cores.
+pytest: $(INSTALLED)  ## doctests and tests, without the slow ones
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+bench: $(INSTALLED)  ## measure the speed of the memory
+	$(BIN)/python -m benchmarks.memory
+
+docs: $(INSTALLED)  ## build the documentation in .docs-build/html
+	$(BIN)/sphinx-build -W --keep-going -b html docs .docs-build/html
+
+clean:  ## remove build products and caches; the virtual environment stays
+	rm -rf .docs-build build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +

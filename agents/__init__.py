@@ -1,0 +1,1 @@
+"""Agents that learn from a stream and a replay memory, built next."""

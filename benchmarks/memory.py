@@ -1,0 +1,197 @@
+"""How fast the memory is, against TorchRL's own writer in the same run.
+
+Items have 784 + 10 + 100 floats and a label. One thread, medians of at least 200 calls,
+contestants taking turns. ``make bench`` prints the table and saves it as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+
+from benchmarks.point_by_point import PointByPointInfoRS
+from benchmarks.timing import medians, report
+from info_replay import make_replay_buffer
+from info_replay.replay_buffer import SelectiveReplayBuffer
+
+CLASSES = 10
+Contestant = tuple[Callable[[], Any], Callable[[Any], object]]
+
+
+def stream(
+    batch_size: int, feature_dim: int = 100, batches: int = 64
+) -> Iterator[TensorDict]:
+    """Batches of clustered items without end; made in advance, then repeated."""
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(CLASSES, feature_dim, generator=generator)
+    made = []
+    for _ in range(batches):
+        labels = torch.randint(CLASSES, (batch_size,), generator=generator)
+        noise = torch.randn(batch_size, feature_dim, generator=generator)
+        made.append(
+            TensorDict(
+                {
+                    "observation": torch.randn(batch_size, 784, generator=generator),
+                    "logits": torch.randn(batch_size, CLASSES, generator=generator),
+                    "feature": (centres[labels] + noise).relu(),
+                    "target": labels,
+                },
+                batch_size=[batch_size],
+                device="cpu",
+            )
+        )
+    while True:
+        yield from made
+
+
+def round_robin(capacity: int) -> TensorDictReplayBuffer:
+    """TorchRL's buffer with its ``TensorDictRoundRobinWriter``."""
+    return TensorDictReplayBuffer(storage=LazyTensorStorage(capacity))
+
+
+def infors(
+    capacity: int, offered: int, feature_dim: int = 100
+) -> SelectiveReplayBuffer:
+    """An InfoRS memory that has been offered some items."""
+    buffer = make_replay_buffer("infors", capacity, num_classes=CLASSES)
+    batches = stream(1000, feature_dim, batches=8)
+    for _ in range(offered // 1000):
+        buffer.extend(next(batches))
+    return buffer
+
+
+def training_step(
+    buffer: SelectiveReplayBuffer, batches: Iterator[TensorDict], size: int
+) -> Contestant:
+    """What a training step asks of the memory: new features, then a new batch.
+
+    Sampling, which every replay buffer does alike, is not timed.
+    """
+
+    def prepare() -> tuple[TensorDict, TensorDict]:
+        sample = buffer.sample(size)
+        feature = sample["feature"]
+        sample["feature"] = feature + 0.01 * torch.randn_like(feature)
+        return sample, next(batches)
+
+    def step(argument: tuple[TensorDict, TensorDict]) -> None:
+        sample, batch = argument
+        buffer.update_tensordict_priority(sample)
+        buffer.extend(batch)
+
+    return prepare, step
+
+
+def main() -> None:
+    """Measure everything and print one table."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    rows: list[dict[str, object]] = []
+
+    def row(
+        what: str, value: float, unit: str, limit: float, least: bool = False
+    ) -> None:
+        rows.append(
+            {
+                "what": what,
+                "value": value,
+                "unit": unit,
+                "bound": f"{'>=' if least else '<='} {limit:g}",
+                "met": "yes" if (value >= limit if least else value <= limit) else "NO",
+            }
+        )
+
+    # Reservoir sampling against the ring buffer, while filling and when long full.
+    batches = stream(128)
+    offer = partial(next, batches)
+    full = make_replay_buffer("rs", 100)
+    for _ in range(157):
+        full.extend(next(batches))
+    filling = make_replay_buffer("rs", 100_000)
+    ring, large_ring = round_robin(100), round_robin(100_000)
+    times = medians(
+        {
+            "ring": (offer, ring.extend),
+            "rs": (offer, full.extend),
+            "large ring": (offer, large_ring.extend),
+            "rs filling": (offer, filling.extend),
+        }
+    )
+    row("RS extend(128), M=100 / ring", times["rs"] / times["ring"], "x", 1.3)
+    row(
+        "RS extend(128), filling M=100,000 / ring",
+        times["rs filling"] / times["large ring"],
+        "x",
+        1.3,
+    )
+
+    # A training step's worth of InfoRS against one extend of the ring buffer.
+    memory = infors(100, 20_000)
+    step = training_step(memory, batches, 128)
+    reference = PointByPointInfoRS(100, 100, CLASSES)
+    warm = stream(1000, batches=8)
+    for _ in range(20):
+        reference.extend(next(warm))
+    plain = infors(100, 20_000)
+    times = medians(
+        {
+            "ring": (offer, ring.extend),
+            "step": step,
+            "extend": (offer, plain.extend),
+            "reference": (offer, reference.extend),
+        },
+        calls=200,
+    )
+    row(
+        "InfoRS write-back + extend(128), M=100, d=101 / ring",
+        times["step"] / times["ring"],
+        "x",
+        3,
+    )
+    row(
+        "InfoRS extend(128): point by point / batch",
+        times["reference"] / times["extend"],
+        "x",
+        30,
+        least=True,
+    )
+
+    # Wide features.
+    wide_batches = stream(32, 512)
+    wide = infors(1000, 20_000, 512)
+    wide_step = training_step(wide, wide_batches, 32)
+    times = medians({"step": wide_step}, calls=200)
+    row(
+        "InfoRS write-back + extend(32), M=1,000, d=513",
+        times["step"] / 1e3,
+        "ms",
+        8,
+    )
+
+    # A hundred times the capacity, at the same share of written items.
+    small, large = infors(1000, 20_000), infors(100_000, 300_000)
+    for buffer in (small, large):
+        buffer.writer._counters["reservoir_count"] = 100 * buffer.capacity
+    times = medians(
+        {
+            "small": (offer, small.extend),
+            "large": (offer, large.extend),
+        },
+        calls=200,
+    )
+    row(
+        "InfoRS extend(128), M=100,000 / M=1,000",
+        times["large"] / times["small"],
+        "x",
+        1.3,
+    )
+    report("memory", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Interleaved timing, so that a noisy machine disturbs all contestants alike."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def medians(
+    contestants: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]],
+    calls: int = 300,
+    warmup: int = 20,
+) -> dict[str, float]:
+    """Median time of a call of each contestant, in microseconds.
+
+    A contestant is a pair: what prepares an argument, and the call that is timed with
+    it. The contestants take turns within one loop.
+    """
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(warmup + calls):
+        for name, (prepare, call) in contestants.items():
+            argument = prepare()
+            start = time.perf_counter()
+            call(argument)
+            elapsed = time.perf_counter() - start
+            if turn >= warmup:
+                times[name].append(elapsed * 1e6)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def report(name: str, rows: list[dict[str, Any]]) -> None:
+    """Print rows as a table and save them with the machine's description."""
+    columns = list(rows[0])
+    table = [columns, *([_text(row[column]) for column in columns] for row in rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(columns))]
+    for number, line in enumerate(table):
+        print(
+            "  ".join(
+                cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+            )
+        )
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
+    RESULTS.mkdir(exist_ok=True)
+    content = {
+        "command": f"python -m benchmarks.{name}",
+        "machine": platform.processor() or platform.machine(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "rows": rows,
+    }
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _text(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

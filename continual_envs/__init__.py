@@ -1,0 +1,1 @@
+"""Streams of continual-learning tasks as Gymnasium environments, built next."""
