@@ -14,7 +14,7 @@ import torch
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
-from benchmarks.point_by_point import PointByPointInfoRS
+from benchmarks.point_by_point import PaperInfoRS, ShermanMorrisonInfoRS
 from benchmarks.timing import medians, report
 from info_replay import make_replay_buffer
 from info_replay.replay_buffer import SelectiveReplayBuffer
@@ -131,33 +131,48 @@ def main() -> None:
     )
 
     # A training step's worth of InfoRS against one extend of the ring buffer.
-    memory = infors(100, 20_000)
-    step = training_step(memory, batches, 128)
-    reference = PointByPointInfoRS(100, 100, CLASSES)
-    warm = stream(1000, batches=8)
-    for _ in range(20):
-        reference.extend(next(warm))
-    plain = infors(100, 20_000)
-    times = medians(
-        {
-            "ring": (offer, ring.extend),
-            "step": step,
-            "extend": (offer, plain.extend),
-            "reference": (offer, reference.extend),
-        },
-        calls=200,
-    )
+    step = training_step(infors(100, 20_000), batches, 128)
+    times = medians({"ring": (offer, ring.extend), "step": step}, calls=400)
     row(
         "InfoRS write-back + extend(128), M=100, d=101 / ring",
         times["step"] / times["ring"],
         "x",
         3,
     )
+
+    # The batch algorithm against Alg. 1 item by item, from the same state on.
+    plain = infors(100, 20_000)
+    paper, lean = (
+        kind(100, 100, CLASSES) for kind in (PaperInfoRS, ShermanMorrisonInfoRS)
+    )
+    past = stream(1000, batches=8)
+    for _ in range(20):
+        lean.extend(next(past))
+    paper.storage, paper.size = lean.storage, lean.size
+    paper.reservoir_count, paper.seen = lean.reservoir_count, lean.seen
+    paper.mean = lean.mean
+    paper.a, paper.b = torch.linalg.inv(lean.inverse), lean.b.clone()
+    times = medians(
+        {
+            "batch": (offer, plain.extend),
+            "lean": (offer, lean.extend),
+            "paper": (offer, paper.extend),
+        },
+        calls=200,
+        warmup=5,
+    )
     row(
-        "InfoRS extend(128): point by point / batch",
-        times["reference"] / times["extend"],
+        "InfoRS extend(128): the paper's equations point by point / batch",
+        times["paper"] / times["batch"],
         "x",
         30,
+        least=True,
+    )
+    row(
+        "InfoRS extend(128): Sherman-Morrison point by point / batch",
+        times["lean"] / times["batch"],
+        "x",
+        1,
         least=True,
     )
 

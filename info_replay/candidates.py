@@ -38,8 +38,8 @@ class CandidateBatch:
         self.representation = statistics.represent(features)
         self._lowered = statistics.lower(self.representation)
         self._mean = statistics.mean
-        self.leverage = (self.representation * self._lowered).sum(1)
-        self.residual = targets - self._lowered @ self._mean
+        self.leverage = torch.linalg.vecdot(self.representation, self._lowered)
+        self.residual = torch.addmm(targets, self._lowered, self._mean, alpha=-1)
         # The changes so far: A^-1 = A0^-1 - Q G Q^T with the first `_changes` columns.
         self._changes = 0
         self._directions: Tensor | None = None
@@ -48,7 +48,7 @@ class CandidateBatch:
     @property
     def squared_error(self) -> Tensor:
         """``R`` of each candidate, summed over the outputs."""
-        return self.residual.square().sum(1)
+        return torch.linalg.vecdot(self.residual, self.residual)
 
     def change(
         self, representations: Tensor, targets: Tensor, signs: Sequence[float]
@@ -63,7 +63,7 @@ class CandidateBatch:
         """
         directions, cross, gain, residual = self.effect(representations, targets, signs)
         weighted = cross @ gain
-        self.leverage = self.leverage - (weighted * cross).sum(1)
+        self.leverage = self.leverage - torch.linalg.vecdot(weighted, cross)
         self.residual = torch.addmm(self.residual, weighted, residual, alpha=-1)
         self._mean = torch.addmm(self._mean, directions.T @ gain, residual)
         self._record(directions, gain)

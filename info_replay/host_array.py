@@ -5,7 +5,6 @@ from __future__ import annotations
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -26,13 +25,14 @@ class HostArray:
     """
 
     def __init__(self, array: NDArray[Any]) -> None:
-        self._tensor = torch.from_numpy(np.ascontiguousarray(array).copy())
-        self.array: NDArray[Any] = self._tensor.numpy()
+        self.array = array.copy()
+        self._shared: torch.Tensor | None = None
 
     def share_memory_(self) -> None:
         """Move the values to memory that child processes share."""
-        self._tensor.share_memory_()
-        self.array = self._tensor.numpy()
+        if self._shared is None:
+            self._shared = torch.from_numpy(self.array).share_memory_()
+            self.array = self._shared.numpy()
 
     def tensor(self) -> torch.Tensor:
         """A copy as a tensor, to be saved."""
@@ -42,16 +42,17 @@ class HostArray:
         """Take values that :meth:`tensor` gave."""
         self.array[...] = tensor.cpu().numpy()
 
-    def __getstate__(self) -> torch.Tensor:
-        """The tensor alone; on its way to a child process it is shared first."""
+    def __getstate__(self) -> dict[str, Any]:
+        """The values; on the way to a child process they are shared first."""
         if get_spawning_popen() is not None:
             self.share_memory_()
-        return self._tensor
+            return {"shared": self._shared}
+        return {"array": self.array}
 
-    def __setstate__(self, state: torch.Tensor) -> None:
-        """Look at the tensor that arrived."""
-        self._tensor = state
-        self.array = state.numpy()
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Look at what arrived."""
+        self._shared = state.get("shared")
+        self.array = state["array"] if self._shared is None else self._shared.numpy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> HostArray:
         """A copy of its own."""

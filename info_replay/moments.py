@@ -18,9 +18,9 @@ __all__ = ["RunningMoments"]
 
 Array = NDArray[np.float64]
 
-# exp(-_LOG_RANGE) is the smallest weight that one block of a decayed prefix sum may
-# hold; below it the rescaled sums could overflow.
-_LOG_RANGE = 300.0
+# How far weights may fade, as a power of e, within one block of a decayed prefix sum:
+# so little that distances are never taken from a mean that has long been forgotten.
+_LOG_RANGE = 5.0
 
 
 class RunningMoments:
@@ -104,8 +104,7 @@ class RunningMoments:
         """
         path = np.empty((3, items.size + 1))
         path[:, 0] = self._state.array if state is None else state
-        # A decayed prefix sum is a plain one of items / decay^i; blocks keep that
-        # power within range.
+        # A decayed prefix sum is a plain one of items / decay^i, block by block.
         block = items.size
         if self.decay is not None:
             block = max(1, int(_LOG_RANGE / -math.log(self.decay)))

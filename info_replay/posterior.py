@@ -19,6 +19,9 @@ from info_replay.statistics import KernelStatistics, PrimalStatistics, Statistic
 
 __all__ = ["BayesianLinearPosterior"]
 
+# What a saved posterior and the one that it is restored into must have in common.
+_SHAPE = ("form", "feature_dim", "target_dim", "max_rows")
+
 
 class BayesianLinearPosterior:
     r"""Posterior of ``y = w^T h + noise`` given the rows of a memory.
@@ -92,6 +95,7 @@ class BayesianLinearPosterior:
         ):
             assert max_rows is not None
             self.form = "kernel"
+            self.max_rows: int | None = max_rows
             self.statistics: Statistics = KernelStatistics(
                 width,
                 target_dim,
@@ -102,25 +106,37 @@ class BayesianLinearPosterior:
             )
         else:
             self.form = "primal"
+            self.max_rows = None  # any number
             self.statistics = PrimalStatistics(
                 width, target_dim, jitter, dtype=dtype, device=self.device
             )
 
     def normalise(self, features: Tensor) -> Tensor:
-        """``[h0, 1] / sqrt(d)`` of features ``(n, d0)``, in the posterior's type."""
-        normalised = torch.empty(
-            len(features), self.feature_dim + 1, dtype=self.dtype, device=self.device
-        )
-        normalised[:, :-1] = features
-        normalised[:, -1] = 1
-        return normalised.div_(math.sqrt(self.feature_dim + 1))
+        """``[h0, 1] / sqrt(d)`` of features ``(n, d0)``, in the posterior's type.
 
-    def _pair(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        Args:
+            features: shape ``(n, d0)``.
+
+        Returns:
+            Shape ``(n, d)``.
+
+        Raises:
+            ValueError: if the features have another shape.
+        """
         if features.ndim != 2 or features.shape[1] != self.feature_dim:
             raise ValueError(
                 f"features must have the shape (n, {self.feature_dim}), got "
                 f"{tuple(features.shape)}"
             )
+        normalised = torch.empty(
+            len(features), self.feature_dim + 1, dtype=self.dtype, device=self.device
+        )
+        normalised[:, :-1] = features.detach()
+        normalised[:, -1] = 1
+        return normalised.div_(math.sqrt(self.feature_dim + 1))
+
+    def _pair(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        normalised = self.normalise(features)
         expected = (len(features), self.target_dim)
         if targets.ndim == 1 and self.target_dim == 1:
             targets = targets[:, None]
@@ -128,9 +144,8 @@ class BayesianLinearPosterior:
             raise ValueError(
                 f"targets must have the shape {expected}, got {tuple(targets.shape)}"
             )
-        return self.normalise(features), targets.to(self.device, self.dtype)
+        return normalised, targets.detach().to(self.device, self.dtype)
 
-    @torch.no_grad()
     def observe(
         self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
     ) -> None:
@@ -144,14 +159,12 @@ class BayesianLinearPosterior:
         """
         self.statistics.replace(None, self._pair(features, targets), rows)
 
-    @torch.no_grad()
     def forget(
         self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
     ) -> None:
         """Take rows out that were observed; arguments as in :meth:`observe`."""
         self.statistics.replace(self._pair(features, targets), None, rows)
 
-    @torch.no_grad()
     def replace(
         self,
         old_features: Tensor,
@@ -203,7 +216,6 @@ class BayesianLinearPosterior:
         """
         self.replace(old_features, targets, features, targets, rows=rows)
 
-    @torch.no_grad()
     def rebuild(
         self,
         features: Tensor,
@@ -235,18 +247,15 @@ class BayesianLinearPosterior:
         """Forget every row."""
         self.statistics.clear()
 
-    @torch.no_grad()
     def candidates(self, features: Tensor, targets: Tensor) -> CandidateBatch:
         """Hold points against the memory; see :class:`CandidateBatch`."""
         return CandidateBatch(self.statistics, *self._pair(features, targets))
 
-    @torch.no_grad()
     def leverage(self, features: Tensor) -> Tensor:
         """``v = h^T A^-1 h`` of features ``(n, d0)``, shape ``(n,)``."""
         representation = self.statistics.represent(self.normalise(features))
         return (representation * self.statistics.lower(representation)).sum(1)
 
-    @torch.no_grad()
     def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Predictive mean ``(n, K)`` and variance ``sigma^2 (1 + v)``, ``(n,)``."""
         representation = self.statistics.represent(self.normalise(features))
@@ -254,7 +263,6 @@ class BayesianLinearPosterior:
         leverage = (representation * lowered).sum(1)
         return lowered @ self.statistics.mean, self.noise**2 * (1 + leverage)
 
-    @torch.no_grad()
     def leave_one_out(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """What the others say of each observed row: Sec. 2.4, all rows at once.
 
@@ -289,9 +297,7 @@ class BayesianLinearPosterior:
     def state_dict(self) -> dict[str, Any]:
         """The statistics, to the bit; settings are the constructor's."""
         return {
-            "form": self.form,
-            "feature_dim": self.feature_dim,
-            "target_dim": self.target_dim,
+            **{name: getattr(self, name) for name in _SHAPE},
             "tensors": {
                 name: tensor.clone()
                 for name, tensor in self.statistics.tensors().items()
@@ -300,7 +306,7 @@ class BayesianLinearPosterior:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict` of a posterior of the same shape."""
-        for name in ("form", "feature_dim", "target_dim"):
+        for name in _SHAPE:
             if state_dict[name] != getattr(self, name):
                 raise ValueError(
                     f"cannot restore a posterior with {name}={state_dict[name]!r} "

@@ -229,7 +229,12 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Raises:
             ValueError: if it does not fit; nothing is changed then.
         """
-        self.writer.check_state(state_dict.get("_writer"))
+        for part in ("_storage", "_sampler", "_writer", "_transforms", "_batch_size"):
+            if part not in state_dict:
+                raise ValueError(
+                    f"this is not the state of a replay buffer: no {part!r}"
+                )
+        self.writer.check_state(state_dict["_writer"])
         super().load_state_dict(state_dict)
         self._restore_device()
 

@@ -208,9 +208,9 @@ class KernelStatistics(Statistics):
     ) -> None:
         """Write rows and renew their products with all others."""
         if rows is None:
-            if old is not None:
+            if old is not None and len(old[0]):
                 self._put(self._find(*old), None)
-            if new is not None:
+            if new is not None and len(new[0]):
                 self._put(self._free(len(new[0])), new)
         else:
             self._put(rows, new)

@@ -164,6 +164,9 @@ class InfoGreedyWriter(InformationWriter):
         super()._load_policy_state(state)
         self.learnability_moments.load_state_dict(state["learnability_moments"])
 
+    def _policy_settings(self) -> dict[str, Any]:
+        return {**super()._policy_settings(), "reservoir": self.reservoir}
+
     def share_memory_(self) -> InfoGreedyWriter:
         """Move the learnability's moments to shared memory, too."""
         super().share_memory_()

@@ -69,10 +69,13 @@ class Offer:
         return CandidateBatch(self.posterior.statistics, self.rows, self.targets)
 
     def checksums(self) -> Tensor:
-        """Sums in which NaN, infinity and labels outside the classes show."""
-        return torch.stack(
-            [self.rows.sum(dtype=torch.float64), self.targets.sum(dtype=torch.float64)]
-        )
+        """The largest squared norm of a row, and the sum of the targets.
+
+        NaN, infinity and values too large to compute with show in the first, NaN,
+        infinity and labels outside the classes in the second.
+        """
+        norms = torch.linalg.vecdot(self.rows, self.rows)
+        return torch.stack([norms.max(), self.targets.sum()]).double()
 
 
 class Plan:
@@ -266,10 +269,12 @@ class InformationWriter(SelectionWriter):
 
     def _refuse(self, offer: Offer, data: TensorDictBase, packed: NDArray[Any]) -> None:
         """Raise if what came back from the device tells of bad input."""
-        (total, target_total), scores = packed[:2], packed[2:]
+        (largest, target_total), scores = packed[:2], packed[2:]
         labels_fine = self.num_classes is None or target_total == len(offer)
+        # Beyond this, adding the jitter to a squared norm would be lost in rounding.
+        limit = 0.01 * self.jitter / torch.finfo(self.dtype).eps
         if (
-            math.isfinite(total)
+            largest <= limit
             and math.isfinite(target_total)
             and labels_fine
             and np.isfinite(scores).all()
@@ -281,9 +286,10 @@ class InformationWriter(SelectionWriter):
         refuse_infinite(offer.features, self.feature_key)
         refuse_infinite(offer.targets, self.target_key)
         raise ValueError(
-            "the scores are not finite although the input is: the largest value of "
-            f"entry {self.feature_key!r} is {float(offer.features.abs().max()):g}, too "
-            f"large for jitter={self.jitter:g} in {self.dtype}"
+            f"entry {self.feature_key!r} has values up to "
+            f"{float(offer.features.abs().max()):g}, too large to compute with in "
+            f"{self.dtype} at jitter={self.jitter:g}; expected features of the order "
+            "of 1"
         )
 
     # -- the posterior ----------------------------------------------------------------
@@ -305,7 +311,6 @@ class InformationWriter(SelectionWriter):
     def _in_step(self) -> bool:
         return self._counters["revision"] == self.slots.revision
 
-    @torch.no_grad()
     def _keep_in_step(self) -> None:
         """Rebuild the posterior if others wrote to the storage, or for rounding."""
         posterior = self._posterior
@@ -420,7 +425,6 @@ class InformationWriter(SelectionWriter):
 
     # -- for the user -----------------------------------------------------------------
 
-    @torch.no_grad()
     def score(self, data: TensorDictBase) -> Tensor:
         """The criterion of items against the memory as it is; changes nothing.
 
@@ -442,7 +446,6 @@ class InformationWriter(SelectionWriter):
         self._fetch(offer, data, scores)
         return scores
 
-    @torch.no_grad()
     def update_features(self, data: TensorDictBase) -> None:
         """Write features back to the slots that they were sampled from.
 

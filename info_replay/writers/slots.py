@@ -82,7 +82,11 @@ class Slots:
                     "selection writers store tensordicts; this storage holds a "
                     f"{type(content).__name__}"
                 )
-            self._leaves = dict(content.items(include_nested=True, leaves_only=True))
+            self._leaves = {
+                key: leaf
+                for key, leaf in content.items(include_nested=True, leaves_only=True)
+                if key not in BOOKKEEPING_KEYS
+            }
             self._source = content
         return self._leaves
 
