@@ -16,8 +16,7 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from benchmarks.point_by_point import PaperInfoRS, ShermanMorrisonInfoRS
 from benchmarks.timing import medians, report
-from info_replay import make_replay_buffer
-from info_replay.replay_buffer import SelectiveReplayBuffer
+from info_replay import SelectiveReplayBuffer, make_replay_buffer
 
 CLASSES = 10
 Contestant = tuple[Callable[[], Any], Callable[[Any], object]]

@@ -18,11 +18,8 @@ from info_replay.criteria import (
 )
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
-from info_replay.replay_buffer import (
-    InfoReservoirReplayBuffer,
-    SelectiveReplayBuffer,
-    make_replay_buffer,
-)
+from info_replay.replay_buffer import InfoReservoirReplayBuffer, make_replay_buffer
+from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
     InfoGreedyWriter,

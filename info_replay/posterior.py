@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
+from info_replay.settings import check_positive
 from info_replay.statistics import KernelStatistics, PrimalStatistics, Statistics
 
 __all__ = ["BayesianLinearPosterior"]
@@ -321,9 +322,3 @@ class BayesianLinearPosterior:
             f"target_dim={self.target_dim}, noise={self.noise}, "
             f"jitter={self.jitter}, form={self.form!r}, device='{self.device}')"
         )
-
-
-def check_positive(name: str, value: float) -> None:
-    """Refuse a setting that is not a finite number above 0."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")

@@ -20,9 +20,9 @@ from torch import Tensor
 from torchrl.data import Storage, Writer
 
 from info_replay.writers.host import Counters, RandomStream
-from info_replay.writers.slots import Slots
+from info_replay.writers.slots import Slots, keep_last
 
-__all__ = ["Commit", "Decision", "SelectionWriter", "keep_last"]
+__all__ = ["Commit", "Decision", "SelectionWriter"]
 
 #: What to call once a decision is written, so that a failure leaves all as it was.
 Commit = Callable[[], None]
@@ -387,22 +387,6 @@ class SelectionWriter(Writer):
             f"{type(self).__name__}(write_count={self._write_count}, "
             f"reservoir_count={self.reservoir_count})"
         )
-
-
-def keep_last(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Let the last item that was given a slot have it; earlier ones get -1.
-
-    Args:
-        places: the slot of each item in order of arrival, -1 for none.
-
-    Returns:
-        The slots that hold after the whole batch.
-    """
-    rows = np.flatnonzero(places >= 0)[::-1]
-    slots, last = np.unique(places[rows], return_index=True)
-    result = np.full_like(places, -1)
-    result[rows[last]] = slots
-    return result
 
 
 def _check_item(found: dict[str, str], expected: dict[str, str]) -> None:

@@ -10,9 +10,10 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 
 from info_replay.host_array import HostArray
+from info_replay.settings import check_num_classes
 from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.entries import read_labels, refuse_labels
 from info_replay.writers.host import to_host
-from info_replay.writers.labels import check_num_classes, read_labels, refuse_labels
 
 __all__ = ["ClassBalancedReservoirWriter"]
 

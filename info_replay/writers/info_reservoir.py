@@ -9,13 +9,9 @@ from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
 from info_replay.moments import deviations
-from info_replay.writers.information import (
-    Commit,
-    InformationWriter,
-    Offer,
-    Plan,
-    tolerance,
-)
+from info_replay.writers.base import Commit
+from info_replay.writers.information import InformationWriter, tolerance
+from info_replay.writers.offer import Offer, Plan
 
 __all__ = ["InfoReservoirWriter"]
 

@@ -19,15 +19,23 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.candidates import CandidateBatch
 from info_replay.criteria import MIC, Criterion
 from info_replay.moments import RunningMoments
-from info_replay.posterior import BayesianLinearPosterior, check_positive
-from info_replay.writers.base import Commit, Decision, SelectionWriter, keep_last
+from info_replay.posterior import BayesianLinearPosterior
+from info_replay.settings import check_finite, check_num_classes, check_positive
+from info_replay.writers.base import Commit, Decision, SelectionWriter
+from info_replay.writers.entries import (
+    read_features,
+    read_labels,
+    read_regression_targets,
+    refuse_infinite,
+    refuse_labels,
+)
 from info_replay.writers.host import to_host
-from info_replay.writers.labels import check_num_classes, read_labels, refuse_labels
+from info_replay.writers.offer import Offer, Plan
+from info_replay.writers.slots import keep_last
 
-__all__ = ["Commit", "InformationWriter", "Offer", "Plan", "tolerance"]
+__all__ = ["InformationWriter", "tolerance"]
 
 #: Rows that may be added and subtracted, in units of the capacity, before the
 #: statistics are computed anew, so that rounding never grows.
@@ -36,80 +44,6 @@ _REBUILD_AFTER = 10
 # Items that are stored together while the memory fills: their mutual products are
 # factorised, which must not grow with the batch.
 _FILL_BLOCK = 256
-
-
-class Offer:
-    """Features and targets of a batch, on the posterior's device.
-
-    Args:
-        features: as given, shape ``(n, d0)``.
-        targets: encoded as numbers, shape ``(n, K)``.
-        posterior: the model that they are held against.
-
-    Attributes:
-        rows: normalised features, shape ``(n, d)``.
-        checked: whether the values are known to be fine.
-    """
-
-    def __init__(
-        self, features: Tensor, targets: Tensor, posterior: BayesianLinearPosterior
-    ) -> None:
-        self.features = features
-        self.targets = targets
-        self.posterior = posterior
-        self.rows = posterior.normalise(features)
-        self.checked = False
-
-    def __len__(self) -> int:
-        """Number of items."""
-        return len(self.features)
-
-    def candidates(self) -> CandidateBatch:
-        """The items, held against the memory as it is."""
-        return CandidateBatch(self.posterior.statistics, self.rows, self.targets)
-
-    def checksums(self) -> Tensor:
-        """The largest squared norm of a row, and the sum of the targets.
-
-        NaN, infinity and values too large to compute with show in the first, NaN,
-        infinity and labels outside the classes in the second.
-        """
-        norms = torch.linalg.vecdot(self.rows, self.rows)
-        return torch.stack([norms.max(), self.targets.sum()]).double()
-
-
-class Plan:
-    """Which row of a batch gets which slot, while the batch is decided.
-
-    Args:
-        places: the slot of each row, -1 for none.
-
-    Attributes:
-        old: normalised features and targets of the items whose slots are taken over,
-            as they were before the batch.
-    """
-
-    def __init__(self, places: NDArray[np.int64]) -> None:
-        self.places = places
-        self.old: list[tuple[Tensor, Tensor]] = []
-        self._owner: dict[int, int] = {}
-
-    @classmethod
-    def empty(cls, count: int) -> Plan:
-        """A plan in which no row has a slot yet."""
-        return cls(np.full(count, -1, dtype=np.int64))
-
-    def owner(self, slot: int) -> int | None:
-        """The row of this batch that took a slot over, if one did."""
-        return self._owner.get(slot)
-
-    def put(self, row: int, slot: int) -> None:
-        """Give a row a slot that another item held."""
-        previous = self.owner(slot)
-        if previous is not None:
-            self.places[previous] = -1
-        self._owner[slot] = row
-        self.places[row] = slot
 
 
 class InformationWriter(SelectionWriter):
@@ -182,40 +116,11 @@ class InformationWriter(SelectionWriter):
 
     def _read(self, data: TensorDictBase) -> Offer:
         """Features and targets of a batch; checks all that needs no transfer."""
-        features = data.get(self.feature_key, None)
-        if features is None:
-            raise KeyError(
-                f"missing entry {self.feature_key!r}: the features of the items"
-            )
-        if not features.is_floating_point():
-            raise TypeError(
-                f"entry {self.feature_key!r} must hold floating-point features, got "
-                f"{features.dtype}"
-            )
-        if features.ndim != 2 or not features.shape[1]:
-            raise ValueError(
-                f"entry {self.feature_key!r} must have the shape (n, d), got "
-                f"{tuple(features.shape)}; a batch of trajectories can be flattened "
-                "with reshape(-1)"
-            )
-        if self.num_classes is not None:
-            targets = read_labels(data, self.target_key)
+        features = read_features(data, self.feature_key)
+        if self.num_classes is None:
+            targets = read_regression_targets(data, self.target_key)
         else:
-            targets = data.get(self.target_key, None)
-            if targets is None:
-                raise KeyError(
-                    f"missing entry {self.target_key!r}: the targets of the items"
-                )
-            if not targets.is_floating_point():
-                raise TypeError(
-                    f"entry {self.target_key!r} must hold floating-point regression "
-                    f"targets, got {targets.dtype}; give num_classes if they are labels"
-                )
-            if targets.ndim not in (1, 2):
-                raise ValueError(
-                    f"entry {self.target_key!r} must have the shape (n,) or (n, K), "
-                    f"got {tuple(targets.shape)}"
-                )
+            targets = read_labels(data, self.target_key)
         device = self.slots.device
         features = features.detach().to(device)
         encoded = self._encode(targets.detach().to(device))
@@ -598,23 +503,6 @@ def _stack(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
 def _first_column(index: Tensor) -> Tensor:
     """Slots ``(n,)`` of a sample; TorchRL expands them to the batch's dimensions."""
     return index if index.ndim == 1 else index.reshape(len(index), -1)[:, 0]
-
-
-def check_finite(name: str, value: float) -> None:
-    """Refuse a setting that is not a finite number."""
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-
-
-def refuse_infinite(values: Tensor, key: NestedKey) -> None:
-    """Raise, naming the first value that is not finite."""
-    wrong = torch.nonzero(~torch.isfinite(values))
-    if len(wrong):
-        place = wrong[0].tolist()
-        raise ValueError(
-            f"entry {key!r} must be finite, got {values[tuple(place)].item()} for "
-            f"item {place[0]}"
-        )
 
 
 def tolerance(threshold: ArrayLike, dtype: torch.dtype) -> NDArray[np.float64]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from tensordict import TensorDictBase
 
-from info_replay.writers.base import Decision, SelectionWriter, keep_last
+from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.slots import keep_last
 
 __all__ = ["ReservoirWriter"]
 

@@ -17,7 +17,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.data import TensorStorage
 
-__all__ = ["BOOKKEEPING_KEYS", "Slots"]
+__all__ = ["BOOKKEEPING_KEYS", "Slots", "keep_last"]
 
 #: Entries that TorchRL's buffers add to tensordicts and that are never stored.
 BOOKKEEPING_KEYS = ("index", "index_generation")
@@ -202,6 +202,22 @@ class Slots:
         """Tell the buffers on this storage which slots have new items."""
         for entity in self.storage._attached_entities_iter():
             entity.mark_update(index)
+
+
+def keep_last(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Let the last item that was given a slot have it; earlier ones get -1.
+
+    Args:
+        places: the slot of each item in order of arrival, -1 for none.
+
+    Returns:
+        The slots that hold after the whole batch.
+    """
+    rows = np.flatnonzero(places >= 0)[::-1]
+    slots, last = np.unique(places[rows], return_index=True)
+    result = np.full_like(places, -1)
+    result[rows[last]] = slots
+    return result
 
 
 def _name(key: NestedKey) -> str:

@@ -13,8 +13,9 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.host_array import HostArray
-from info_replay.writers.base import Decision, SelectionWriter, keep_last
+from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.host import to_host
+from info_replay.writers.slots import keep_last
 
 __all__ = ["OutputHessian", "WeightedReservoirWriter"]
 
