@@ -82,6 +82,8 @@ class BayesianLinearPosterior:
             raise ValueError(f"form must be 'auto', 'primal' or 'kernel', got {form!r}")
         if form == "kernel" and max_rows is None:
             raise ValueError("the kernel form needs max_rows")
+        if max_rows is not None and max_rows < 1:
+            raise ValueError(f"max_rows must be at least 1, got {max_rows!r}")
         self.feature_dim = feature_dim
         self.target_dim = target_dim
         self.noise = noise
@@ -184,6 +186,11 @@ class BayesianLinearPosterior:
             targets: their targets, shape ``(n, K)``.
             rows: numbers of the rows, as in :meth:`observe`, all different.
         """
+        if len(old_features) != len(features):
+            raise ValueError(
+                f"{len(old_features)} rows can be replaced by as many, got "
+                f"{len(features)}"
+            )
         self.statistics.replace(
             self._pair(old_features, old_targets),
             self._pair(features, targets),

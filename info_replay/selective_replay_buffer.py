@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +196,23 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Returns:
             Plain values and tensors that ``torch.load(weights_only=True)`` accepts.
         """
-        with self._replay_lock, self._write_lock:
-            state: dict[str, Any] = super().state_dict()
-            state["_storage"] = _clone(state["_storage"])
+        with self._alone():
+            state: dict[str, Any] = _clone(super().state_dict())
             return state
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes out while the buffer is saved.
+
+        TorchRL itself waits for prefetched samples and keeps other threads out. A
+        buffer is shared or prefetches, never both, so the locks can't wait in a circle.
+        """
+        if not self.shared:
+            yield
+            return
+        self.synchronize()
+        with self._replay_lock, self._write_lock:
+            yield
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`.
@@ -210,7 +226,8 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         for part in ("_storage", "_sampler", "_writer", "_transforms", "_batch_size"):
             if part not in state_dict:
                 raise ValueError(
-                    f"this is not the state of a replay buffer: no {part!r}"
+                    "this is not the state of a replay buffer with a "
+                    f"{type(self.writer).__name__}: it has no {part!r}"
                 )
         self.writer.check_state(state_dict["_writer"])
         super().load_state_dict(state_dict)
@@ -222,7 +239,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             path: the folder; it is made if it is not there.
         """
-        with new_snapshot(path) as snapshot:
+        with self._alone(), new_snapshot(path) as snapshot:
             super().dumps(snapshot)
 
     def loads(self, path: str | Path) -> None:
@@ -239,6 +256,18 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         self.writer.check_state(self.writer.read_state(snapshot / "writer"))
         super().loads(snapshot)
         self._restore_device()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """TorchRL's, with the generator's state kept alive until a child has it.
+
+        TorchRL puts that state into a tensor which is gone before a child process has
+        opened its memory.
+        """
+        state: dict[str, Any] = super().__getstate__()
+        state.pop("_sent_generator", None)
+        if get_spawning_popen() is not None:
+            self._sent_generator = state.get("_rng")
+        return state
 
     def _restore_device(self) -> None:
         """Move what TorchRL restored on the saved device to the storage's own."""
@@ -293,9 +322,14 @@ def _make_generator(
 
 
 def _clone(value: Any) -> Any:
-    """Copy the tensors of nested dictionaries."""
+    """Copy the tensors in nested containers."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, dict):
-        return type(value)((key, _clone(entry)) for key, entry in value.items())
+        twin = copy.copy(value)  # tensordict keeps shapes in an attribute of the dict
+        for key, entry in value.items():
+            twin[key] = _clone(entry)
+        return twin
+    if type(value) in (list, tuple):
+        return type(value)(map(_clone, value))
     return value

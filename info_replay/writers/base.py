@@ -46,6 +46,7 @@ class SelectionWriter(Writer):
             "draw_count",
             "seed",
             "is_seeded",
+            "brought",  # items that the storage held already and that nobody looked at
             *counters,
         )
         self._stream = RandomStream()
@@ -69,6 +70,14 @@ class SelectionWriter(Writer):
 
     def _check(self, data: TensorDictBase) -> None:
         """Raise what any part of a batch would raise; asked if there are several."""
+
+    def _adopt(self, data: TensorDictBase) -> None:
+        """Count items that the storage brought along as the first of the stream."""
+
+    def _adopt_brought(self) -> None:
+        if self._counters["brought"]:
+            self._adopt(self.slots.storage[: self._counters["brought"]])
+            self._counters["brought"] = 0
 
     def _forget_statistics(self) -> None:
         """Reset what the policy keeps beside counters; by default nothing."""
@@ -99,7 +108,8 @@ class SelectionWriter(Writer):
         self._slots = Slots(storage)
         self._storage = storage
         if len(storage) and not self.reservoir_count:
-            self._counters["reservoir_count"] = len(storage)
+            for name in ("reservoir_count", "draw_count", "brought"):
+                self._counters[name] = len(storage)
 
     @property
     def slots(self) -> Slots:
@@ -141,6 +151,7 @@ class SelectionWriter(Writer):
 
     def _offer(self, data: TensorDictBase) -> NDArray[np.int64]:
         data = self.slots.admit(data)
+        self._adopt_brought()
         blocks = self._blocks(len(data))
         if len(blocks) == 1:
             return self._offer_block(data)
@@ -153,8 +164,9 @@ class SelectionWriter(Writer):
         places, commit = self._decide(data)
         rows = np.flatnonzero(places >= 0)
         if rows.size:
+            generation = self._make_generation()
             index = self.slots.write(places[rows], rows, data)
-            self._stamp(index)
+            generation.index_add_(0, index, torch.ones_like(index))
             self.slots.announce(index)
         commit()
         self._counters["write_count"] += len(data)
@@ -215,20 +227,15 @@ class SelectionWriter(Writer):
 
     # -- generations ------------------------------------------------------------------
 
-    def _stamp(self, index: Tensor) -> None:
+    def _make_generation(self) -> Tensor:
         if self._generation is None:
-            self._generation = self._allocate(
-                torch.full(
-                    (self.slots.capacity,),
-                    -1,
-                    dtype=torch.int64,
-                    device=self.slots.device,
-                )
+            generation = torch.full(
+                (self.slots.capacity,), -1, dtype=torch.int64, device=self.slots.device
             )
             # Items that a storage brought along were written once.
-            self._generation[: len(self.slots)] = 0
-            self._generation[index] = -1
-        self._generation.index_add_(0, index, torch.ones_like(index))
+            generation[: len(self.slots)] = 0
+            self._generation = self._allocate(generation)
+        return self._generation
 
     def generations_of(self, index: int | Tensor) -> Tensor:
         """How often each slot was rewritten, -1 for a slot that never was written.
@@ -253,11 +260,16 @@ class SelectionWriter(Writer):
 
     def _empty(self, empty_write_count: bool = True) -> None:
         self._counters["reservoir_count"] = 0
+        if self._counters["brought"]:
+            self._counters["brought"] = self._counters["draw_count"] = 0
         if empty_write_count:
             self._counters["write_count"] = 0
-        if self._generation is not None:
+        if self._slots is not None and (
+            self._generation is not None or len(self.slots)
+        ):
             # Stamps move on, so that a sample from before is recognised as stale.
-            self._generation += (self._generation >= 0).long()
+            generation = self._make_generation()
+            generation += (generation >= 0).long()
         self._forget_statistics()
 
     def state_dict(self) -> dict[str, Any]:

@@ -88,8 +88,6 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         device_labels = read_labels(data, self.target_key)
         labels = to_host(device_labels).astype(np.int64)
         refuse_labels(labels, self.num_classes, self.target_key)
-        if self._members is None and len(self.slots):
-            self._adopt()
         batch = _Batch(self._slot_lists(), *self._classes.array.copy())
         # The batch works on the lists themselves; until it is committed they count as
         # outdated and would be derived again.
@@ -121,11 +119,8 @@ class ClassBalancedReservoirWriter(SelectionWriter):
 
         return places, commit
 
-    def _adopt(self) -> None:
-        """Take the items over that the storage brought along."""
-        labels = to_host(
-            read_labels(self.slots.storage[: len(self.slots)], self.target_key)
-        ).astype(np.int64)
+    def _adopt(self, data: TensorDictBase) -> None:
+        labels = to_host(read_labels(data, self.target_key)).astype(np.int64)
         refuse_labels(labels, self.num_classes, self.target_key)
         batch = _Batch(
             [[] for _ in range(self.num_classes)],

@@ -100,6 +100,7 @@ class InformationWriter(SelectionWriter):
         self.moments = RunningMoments(decay)
         self._posterior: BayesianLinearPosterior | None = None
         self._class_row: Tensor | None = None  # 0, 1, ..., K - 1
+        self._seen_features: Tensor | None = None  # the stored ones, when in step
         self._counters["revision"] = -1
 
     # -- reading ----------------------------------------------------------------------
@@ -176,10 +177,8 @@ class InformationWriter(SelectionWriter):
         """Raise if what came back from the device tells of bad input."""
         (largest, target_total), scores = packed[:2], packed[2:]
         labels_fine = self.num_classes is None or target_total == len(offer)
-        # Beyond this, adding the jitter to a squared norm would be lost in rounding.
-        limit = 0.01 * self.jitter / torch.finfo(self.dtype).eps
         if (
-            largest <= limit
+            largest <= self._largest_feature
             and math.isfinite(target_total)
             and labels_fine
             and np.isfinite(scores).all()
@@ -190,11 +189,18 @@ class InformationWriter(SelectionWriter):
             refuse_labels(labels, self.num_classes, self.target_key)
         refuse_infinite(offer.features, self.feature_key)
         refuse_infinite(offer.targets, self.target_key)
+        self._refuse_large(largest)
+
+    @property
+    def _largest_feature(self) -> float:
+        """Beyond this, the jitter would be lost in rounding beside a squared norm."""
+        return math.sqrt(0.01 * self.jitter / torch.finfo(self.dtype).eps)
+
+    def _refuse_large(self, largest: float) -> None:
         raise ValueError(
-            f"entry {self.feature_key!r} has values up to "
-            f"{float(offer.features.abs().max()):g}, too large to compute with in "
-            f"{self.dtype} at jitter={self.jitter:g}; expected features of the order "
-            "of 1"
+            f"entry {self.feature_key!r} has values up to {largest:g}, too large to "
+            f"compute with in {self.dtype} at jitter={self.jitter:g}; expected "
+            "features of the order of 1"
         )
 
     # -- the posterior ----------------------------------------------------------------
@@ -202,19 +208,25 @@ class InformationWriter(SelectionWriter):
     @property
     def posterior(self) -> BayesianLinearPosterior | None:
         """What the memory knows, in step with it; ``None`` before the first item."""
-        if self._posterior is None and len(self.slots):
-            leaves = self.slots.leaves
-            self._posterior = self._make_posterior(
-                leaves[self.feature_key].shape[1],
-                self._encode(leaves[self.target_key][:1]).shape[1],
-            )
+        self._adopt_brought()
         if self._posterior is not None:
             self._keep_in_step()
         return self._posterior
 
     @property
     def _in_step(self) -> bool:
-        return self._counters["revision"] == self.slots.revision
+        return (
+            self._counters["revision"] == self.slots.revision
+            # An entry that was replaced whole leaves the revision as it was.
+            and (
+                self._seen_features is None
+                or self._seen_features is self.slots.leaf(self.feature_key)
+            )
+        )
+
+    def _mark_in_step(self) -> None:
+        self._counters["revision"] = self.slots.revision
+        self._seen_features = self.slots.leaf(self.feature_key)
 
     def _keep_in_step(self) -> None:
         """Rebuild the posterior if others wrote to the storage, or for rounding."""
@@ -234,7 +246,13 @@ class InformationWriter(SelectionWriter):
         else:
             posterior.clear()
         self._counters["changed_rows"] = 0
-        self._counters["revision"] = self.slots.revision
+        self._mark_in_step()
+
+    def _keep(self, posterior: BayesianLinearPosterior) -> None:
+        if self._posterior is None:
+            self._posterior = posterior
+            if self._shared:
+                posterior.share_memory_()
 
     def _stored(
         self, where: slice | Tensor, posterior: BayesianLinearPosterior
@@ -282,10 +300,7 @@ class InformationWriter(SelectionWriter):
 
         def commit_all() -> None:
             commit()
-            if self._posterior is None:
-                self._posterior = offer.posterior
-                if self._shared:
-                    offer.posterior.share_memory_()
+            self._keep(offer.posterior)
             self._learn(offer, plan)
 
         return plan.places, commit_all
@@ -293,26 +308,42 @@ class InformationWriter(SelectionWriter):
     def _fill(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
         """Store all items of a batch for which there is room."""
         plan = Plan(len(self.slots) + np.arange(len(offer)))
-        leverage, residual = offer.candidates().in_sequence()
-        error = residual.square().sum(1)
-        kept = self._moments()
-        scores = self._fetch(
-            offer,
-            data,
-            *(
-                criterion(
-                    leverage, error, noise=self.noise, num_outputs=residual.shape[1]
-                )
-                for _, criterion in kept
-            ),
-        )
+        scores = self._score_in_sequence(offer, data)
 
         def commit() -> None:
-            for (moments, _), values in zip(kept, scores, strict=True):
-                moments.update(values)
+            self._add_to_moments(scores)
             self._counters["reservoir_count"] += len(offer)
 
         return plan, commit
+
+    def _score_in_sequence(
+        self, offer: Offer, data: TensorDictBase
+    ) -> list[NDArray[np.float64]]:
+        """What the moments are of, for items of which each is stored."""
+        leverage, residual = offer.candidates().in_sequence()
+        error = torch.linalg.vecdot(residual, residual)
+        outputs = residual.shape[1]
+        return self._fetch(
+            offer,
+            data,
+            *(
+                criterion(leverage, error, noise=self.noise, num_outputs=outputs)
+                for _, criterion in self._moments()
+            ),
+        )
+
+    def _add_to_moments(self, scores: list[NDArray[np.float64]]) -> None:
+        for (moments, _), values in zip(self._moments(), scores, strict=True):
+            moments.update(values)
+
+    def _adopt(self, data: TensorDictBase) -> None:
+        for start in range(0, len(data), _FILL_BLOCK):
+            block = slice(start, min(start + _FILL_BLOCK, len(data)))
+            offer = self._read(data[block])
+            self._add_to_moments(self._score_in_sequence(offer, data[block]))
+            offer.posterior.statistics.replace(None, (offer.rows, offer.targets), block)
+            self._keep(offer.posterior)
+        self._mark_in_step()
 
     def _learn(self, offer: Offer, plan: Plan) -> None:
         """Bring the statistics in step with what was written."""
@@ -326,7 +357,7 @@ class InformationWriter(SelectionWriter):
                 torch.from_numpy(plan.places[kept]).to(device),
             )
             self._counters["changed_rows"] += len(kept)
-        self._counters["revision"] = self.slots.revision
+        self._mark_in_step()
 
     # -- for the user -----------------------------------------------------------------
 
@@ -364,6 +395,8 @@ class InformationWriter(SelectionWriter):
             KeyError, TypeError, ValueError, IndexError: if the sample is not what it
                 should be; nothing is changed.
         """
+        if data.batch_dims and not len(data):
+            return
         features, slots, live = self._read_sample(data)
         places = keep_last(np.where(live, slots, -1))
         rows = np.flatnonzero(places >= 0)
@@ -391,12 +424,14 @@ class InformationWriter(SelectionWriter):
             targets = self._encode(leaves[self.target_key].index_select(0, index))
             posterior.refresh(old, features, targets, rows=index)
             self._counters["changed_rows"] += len(rows)
-            self._counters["revision"] = self.slots.revision
+            self._mark_in_step()
 
     def _read_sample(
         self, data: TensorDictBase
     ) -> tuple[Tensor, NDArray[np.int64], NDArray[np.bool_]]:
         """Features, slots and which slots still hold what was sampled, checked."""
+        if not data.batch_dims:
+            data = data.unsqueeze(0)
         index = data.get("index", None)
         if index is None:
             raise KeyError(
@@ -423,7 +458,8 @@ class InformationWriter(SelectionWriter):
         device = self.slots.device
         index = _first_column(index).to(device)
         features = features.detach().to(device)
-        parts = [features.sum(dtype=torch.float64)[None], index.double()]
+        largest = torch.linalg.vector_norm(features, torch.inf).double()
+        parts = [largest[None], index.double()]
         captured = data.get("index_generation", None)
         if captured is not None and self._generation is not None:
             known = self._generation.index_select(0, index.clamp(0, size - 1).long())
@@ -436,8 +472,9 @@ class InformationWriter(SelectionWriter):
                 f"entry 'index' must hold slots from 0 to {size - 1}, got "
                 f"{slots[wrong[0]]} for item {wrong[0]}"
             )
-        if not math.isfinite(packed[0]):
+        if not packed[0] <= self._largest_feature:
             refuse_infinite(features, self.feature_key)
+            self._refuse_large(packed[0])
         live = packed[len(index) + 1 :] != 0
         return features, slots, live if live.size else np.ones(len(slots), dtype=bool)
 
@@ -466,14 +503,13 @@ class InformationWriter(SelectionWriter):
         if saved is None:
             self._posterior = None
         else:
-            if self._posterior is None:
-                self._posterior = self._make_posterior(
-                    saved["feature_dim"], saved["target_dim"]
-                )
-                if self._shared:
-                    self._posterior.share_memory_()
-            self._posterior.load_state_dict(saved)
+            posterior = self._posterior or self._make_posterior(
+                saved["feature_dim"], saved["target_dim"]
+            )
+            self._keep(posterior)
+            posterior.load_state_dict(saved)
         self._counters["revision"] = self.slots.revision if state["in_step"] else -1
+        self._seen_features = None
 
     def _policy_settings(self) -> dict[str, Any]:
         posterior = self._posterior
@@ -482,6 +518,10 @@ class InformationWriter(SelectionWriter):
             "feature_dim": None if posterior is None else posterior.feature_dim,
             "target_dim": None if posterior is None else posterior.target_dim,
         }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the stored features out: the twin has its own."""
+        return {**super().__getstate__(), "_seen_features": None}
 
     def share_memory_(self) -> InformationWriter:
         """Move moments and posterior to shared memory, too."""

@@ -48,13 +48,13 @@ class Offer:
         return CandidateBatch(self.posterior.statistics, self.rows, self.targets)
 
     def checksums(self) -> Tensor:
-        """The largest squared norm of a row, and the sum of the targets.
+        """The largest absolute value of a feature, and the sum of the targets.
 
         NaN, infinity and values too large to compute with show in the first, NaN,
         infinity and labels outside the classes in the second.
         """
-        norms = torch.linalg.vecdot(self.rows, self.rows)
-        return torch.stack([norms.max(), self.targets.sum()]).double()
+        largest = torch.linalg.vector_norm(self.features, torch.inf)
+        return torch.stack([largest.double(), self.targets.sum().double()])
 
 
 class Plan:

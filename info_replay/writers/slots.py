@@ -44,8 +44,6 @@ class Slots:
         if storage.max_size < 1:
             raise ValueError(f"capacity must be at least 1, got {storage.max_size}")
         self.storage = storage
-        self._leaves: dict[NestedKey, Tensor] = {}
-        self._source: object = None
 
     @property
     def capacity(self) -> int:
@@ -75,20 +73,22 @@ class Slots:
     @property
     def leaves(self) -> dict[NestedKey, Tensor]:
         """The stored tensors by key; each has the capacity as its first dimension."""
+        # Asked for anew each time: a storage may be restored or have entries replaced.
         content = self.storage._storage
-        if self._source is not content:
-            if not is_tensor_collection(content):
-                raise TypeError(
-                    "selection writers store tensordicts; this storage holds a "
-                    f"{type(content).__name__}"
-                )
-            self._leaves = {
-                key: leaf
-                for key, leaf in content.items(include_nested=True, leaves_only=True)
-                if key not in BOOKKEEPING_KEYS
-            }
-            self._source = content
-        return self._leaves
+        if not is_tensor_collection(content):
+            raise TypeError(
+                "selection writers store tensordicts; this storage holds a "
+                f"{type(content).__name__}"
+            )
+        return {
+            key: leaf
+            for key, leaf in content.items(include_nested=True, leaves_only=True)
+            if key not in BOOKKEEPING_KEYS
+        }
+
+    def leaf(self, key: NestedKey) -> Tensor | None:
+        """One of the stored tensors, ``None`` while there are none."""
+        return self.storage._storage.get(key, None) if self.initialized else None
 
     def schema(self) -> dict[str, str]:
         """Shape and type of each entry of an item, as text."""
@@ -194,8 +194,11 @@ class Slots:
         return index
 
     def write_leaf(self, key: NestedKey, index: Tensor, value: Tensor) -> None:
-        """Overwrite one entry of some slots; slots that repeat carry equal values."""
-        self.leaves[key][index] = value
+        """Overwrite one entry of some slots, all different."""
+        leaf = self.leaves[key]
+        if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
+            value = value.clone()  # a view of the memory itself
+        leaf[index] = value
         self.storage._bump_mutation_revision()
 
     def announce(self, index: Tensor) -> None:

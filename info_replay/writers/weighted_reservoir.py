@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
@@ -91,7 +92,11 @@ class WeightedReservoirWriter(SelectionWriter):
         """Sum of the weights of all items that were offered."""
         return float(self._total.array[0])
 
-    def _decide(self, data: TensorDictBase) -> Decision:
+    def _adopt(self, data: TensorDictBase) -> None:
+        self._total.array[0] = np.cumsum(self._weigh(data))[-1]
+
+    def _weigh(self, data: TensorDictBase) -> NDArray[np.float64]:
+        """Weights of a batch, checked."""
         count = len(data)
         weights = to_host(self.score(data)).astype(np.float64)
         if weights.shape != (count,):
@@ -105,6 +110,11 @@ class WeightedReservoirWriter(SelectionWriter):
                 "weights must be finite and not negative, got "
                 f"{weights[wrong[0]]} for item {wrong[0]}"
             )
+        return weights
+
+    def _decide(self, data: TensorDictBase) -> Decision:
+        count = len(data)
+        weights = self._weigh(data)
         totals = np.cumsum(np.concatenate([[self.total_weight], weights]))[1:]
         shares = np.minimum(
             np.divide(weights, totals, out=np.zeros(count), where=totals > 0),

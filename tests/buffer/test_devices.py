@@ -1,0 +1,489 @@
+"""On a GPU nothing waits for the device but one small transfer a round.
+
+Machines without a GPU run the same code on fake tensors: they have a device, shapes and
+types but no values, so mixing devices or looking at a value is an error. What decisions
+need comes through one function, ``to_host``. A run on the CPU records what passes
+there, and the run on fake tensors is given the same arrays, so both decide alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from tensordict import TensorDict
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from info_replay import SelectiveReplayBuffer, make_replay_buffer
+from info_replay.writers import (
+    class_balanced_reservoir,
+    information,
+    weighted_reservoir,
+)
+from info_replay.writers.host import to_host
+from info_replay.writers.offer import Plan
+
+from .helpers import (
+    BATCH,
+    CLASSES,
+    INFORMATION,
+    WIDTH,
+    for_each_information_policy,
+    for_each_policy,
+    make_stream,
+    policy_options,
+)
+
+CAPACITY = 24
+GPU = "cuda:0"
+aten = torch.ops.aten
+
+on_a_real_gpu = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+#: Kernel statistics are used where features are wide for the capacity.
+WIDTHS = {"primal": WIDTH, "kernel": 2 * CAPACITY}
+in_both_forms = pytest.mark.parametrize("form", WIDTHS)
+
+
+# -- watching -------------------------------------------------------------------------
+
+
+class DeviceReads(TorchDispatchMode):
+    """Logs operations that bring values from the GPU to the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        self.allowed = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not self.allowed and self._reads(func, args, result):
+            self.log.append(str(func))
+        return result
+
+    @staticmethod
+    def _reads(func: Any, args: Any, result: Any) -> bool:
+        if func is aten._to_copy.default:
+            return on_gpu(args[0]) and not on_gpu(result)
+        if func is aten.copy_.default:
+            return on_gpu(args[1]) and not on_gpu(args[0])
+        waiting = (aten._local_scalar_dense.default, aten.nonzero.default)
+        return func in waiting and on_gpu(args[0])
+
+
+def on_gpu(tensor: Tensor) -> bool:
+    return tensor.device.type == "cuda"
+
+
+@dataclass
+class Transfer:
+    """What passed from the device to the host."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    array: NDArray[Any]
+
+
+@dataclass
+class Gateway:
+    """Stands in for ``to_host``, counts, and either records or replays."""
+
+    reads: DeviceReads | None = None
+    recorded: list[Transfer] = field(default_factory=list)
+    replay: Iterator[Transfer] | None = None
+    calls: int = 0
+
+    def __call__(self, tensor: Tensor) -> NDArray[Any]:
+        self.calls += 1
+        if self.replay is not None:
+            assert isinstance(tensor, FakeTensor)
+            expected = next(self.replay)
+            assert (tuple(tensor.shape), tensor.dtype) == (
+                expected.shape,
+                expected.dtype,
+            )
+            return expected.array.copy()
+        if self.reads is not None:
+            self.reads.allowed = True
+        array = to_host(tensor)
+        if self.reads is not None:
+            self.reads.allowed = False
+        self.recorded.append(Transfer(tuple(tensor.shape), tensor.dtype, array.copy()))
+        return array
+
+
+@contextlib.contextmanager
+def gateway_replaced(gateway: Gateway) -> Iterator[None]:
+    """Let all writers use another gateway."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (information, weighted_reservoir, class_balanced_reservoir):
+            patch.setattr(module, "to_host", gateway)
+        yield
+
+
+# -- what is run ----------------------------------------------------------------------
+
+
+@dataclass
+class Step:
+    """One use of a buffer and what it cost."""
+
+    name: str
+    calls: int
+    written: int
+    entered: int
+
+
+@dataclass
+class Run:
+    """A buffer after all steps, and what each of them cost."""
+
+    buffer: SelectiveReplayBuffer
+    steps: list[Step] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Step:
+        return next(step for step in self.steps if step.name == name)
+
+
+def make_device_buffer(
+    policy: str, device: str, *, form: str = "primal", **options: Any
+) -> SelectiveReplayBuffer:
+    """A buffer that keeps some items of a batch, neither all nor none."""
+    settings = policy_options(policy)
+    if policy in INFORMATION:
+        settings["gamma"] = -0.5
+    if policy.startswith("infogs"):
+        settings["gamma"] = -1.0 if form == "primal" else -6.0
+        settings["gamma_learnability"] = -5.0 if form == "primal" else -20.0
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        buffer = make_replay_buffer(
+            policy, CAPACITY, device=device, batch_size=BATCH, **{**settings, **options}
+        )
+    buffer.writer.seed = 0
+    return buffer
+
+
+def write_back(buffer: SelectiveReplayBuffer) -> None:
+    sample = buffer.sample()
+    assert all(entry.device == sample["feature"].device for entry in sample.values())
+    sample["feature"] = sample["feature"] + 0.1
+    buffer.update_tensordict_priority(sample)
+
+
+def use(
+    buffer: SelectiveReplayBuffer, make: Callable[[int, int], TensorDict], gate: Gateway
+) -> Run:
+    """Fill a memory, go on with a full one and write features back.
+
+    Args:
+        buffer: a new one.
+        make: gives a batch of so many items from such a seed.
+        gate: what takes the place of ``to_host``.
+
+    Returns:
+        What each step cost.
+    """
+    steps: dict[str, Callable[[], Any]] = {
+        "fill": lambda: buffer.extend(make(9, 1)),
+        "write back while filling": lambda: write_back(buffer),
+        "fill to the brim": lambda: buffer.extend(make(CAPACITY - 9, 2)),
+        "extend": lambda: buffer.extend(make(8, 3)),
+        "write back": lambda: write_back(buffer),
+        "extend again": lambda: buffer.extend(make(8, 4)),
+        "add": lambda: buffer.add(make(1, 5)[0]),
+        "sample": buffer.sample,
+    }
+    run = Run(buffer)
+    puts = []
+    put = Plan.put
+
+    def counting(plan: Plan, row: int, slot: int) -> None:
+        puts.append(row)
+        put(plan, row, slot)
+
+    def costs() -> tuple[int, int, int]:
+        return gate.calls, len(puts), buffer.reservoir_count
+
+    with gateway_replaced(gate), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Plan, "put", counting)
+        for name, step in steps.items():
+            before = costs()
+            step()
+            cost = (b - a for a, b in zip(before, costs(), strict=True))
+            run.steps.append(Step(name, *cost))
+    return run
+
+
+def run_on(
+    machine: str,
+    policy: str,
+    *,
+    form: str = "primal",
+    num_classes: int | None = CLASSES,
+    device: str = GPU,
+    data_device: str = GPU,
+) -> Run:
+    """Use a buffer on a fake or a real GPU; the result is kept for other tests."""
+    return _run_on(machine, policy, form, num_classes, device, data_device)
+
+
+@functools.cache
+def _run_on(
+    machine: str,
+    policy: str,
+    form: str,
+    num_classes: int | None,
+    device: str,
+    data_device: str,
+) -> Run:
+    options: dict[str, Any] = {"form": form}
+    if policy in INFORMATION:
+        options["num_classes"] = num_classes
+
+    def make_on(where: str) -> Callable[[int, int], TensorDict]:
+        def make(count: int, seed: int) -> TensorDict:
+            batch = make_stream(count, seed=seed, width=WIDTHS[form])
+            if num_classes is None:
+                batch["target"] = batch["observation"].clone()
+            # Values do not survive the way to a fake device; shapes and types do.
+            return batch.to(where)
+
+        return make
+
+    buffer = make_device_buffer(policy, device, **options)
+    if machine == "real":
+        with DeviceReads() as reads:
+            run = use(buffer, make_on(data_device), Gateway(reads=reads))
+    else:
+        recorder = Gateway()
+        use(make_device_buffer(policy, "cpu", **options), make_on("cpu"), recorder)
+        gateway = Gateway(replay=iter(recorder.recorded))
+        with FakeTensorMode(allow_non_fake_inputs=True), DeviceReads() as reads:
+            run = use(buffer, make_on(data_device), gateway)
+        assert gateway.calls == recorder.calls
+    run.reads = reads.log
+    return run
+
+
+on_each_machine = pytest.mark.parametrize(
+    "machine", ["fake", pytest.param("real", marks=on_a_real_gpu)]
+)
+
+
+# -- the watchers themselves ----------------------------------------------------------
+
+
+def read_item(tensor: Tensor) -> None:
+    tensor.sum().item()
+
+
+def read_copy(tensor: Tensor) -> None:
+    tensor.cpu()
+
+
+def read_into(tensor: Tensor) -> None:
+    torch.empty(3).copy_(tensor)
+
+
+def read_mask(tensor: Tensor) -> None:
+    _ = tensor[tensor > 0]
+
+
+def mix_devices(tensor: Tensor) -> None:
+    _ = tensor + torch.ones(3)
+
+
+@pytest.mark.parametrize(
+    "read", [read_item, read_copy, read_into, read_mask, mix_devices]
+)
+def test_a_fake_gpu_does_not_let_values_through_unseen(
+    read: Callable[[Tensor], None],
+) -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True), DeviceReads() as reads:
+        tensor = torch.ones(3, device=GPU)
+        try:
+            read(tensor)
+        except Exception:
+            return
+    assert reads.log
+
+
+def test_writing_to_the_device_is_not_reading_from_it() -> None:
+    with FakeTensorMode(allow_non_fake_inputs=True), DeviceReads() as reads:
+        tensor = torch.ones(3, device=GPU)
+        tensor.copy_(torch.ones(3))
+        torch.from_numpy(np.ones(3)).to(GPU)
+    assert reads.log == []
+
+
+# -- the laws -------------------------------------------------------------------------
+
+
+@on_each_machine
+@for_each_policy
+def test_everything_stays_on_the_device(policy: str, machine: str) -> None:
+    buffer = run_on(machine, policy).buffer
+    assert len(buffer) == CAPACITY
+    leaves = buffer.storage._storage.values(True, True)
+    assert {str(leaf.device) for leaf in leaves} == {GPU}
+
+
+@on_each_machine
+@in_both_forms
+@for_each_information_policy
+def test_statistics_live_on_the_device(policy: str, form: str, machine: str) -> None:
+    posterior = run_on(machine, policy, form=form).buffer.writer._posterior
+    assert posterior.form == form
+    tensors = posterior.statistics.tensors().values()
+    assert {str(tensor.device) for tensor in tensors} == {GPU}
+
+
+@on_each_machine
+@for_each_policy
+def test_nothing_is_read_from_the_device_but_through_the_gateway(
+    policy: str, machine: str
+) -> None:
+    assert run_on(machine, policy).reads == []
+
+
+@on_each_machine
+@in_both_forms
+@pytest.mark.parametrize("num_classes", [CLASSES, None], ids=["labels", "regression"])
+@for_each_information_policy
+def test_no_form_of_the_statistics_reads_from_the_device(
+    policy: str, num_classes: int | None, form: str, machine: str
+) -> None:
+    assert run_on(machine, policy, form=form, num_classes=num_classes).reads == []
+
+
+@on_each_machine
+def test_reservoir_sampling_needs_no_transfer(machine: str) -> None:
+    run = run_on(machine, "rs")
+    assert [step.calls for step in run.steps] == [0] * len(run.steps)
+
+
+@on_each_machine
+@pytest.mark.parametrize("policy", ["wrs", "cbrs"])
+def test_weights_and_labels_need_one_transfer_a_batch(
+    policy: str, machine: str
+) -> None:
+    for step in run_on(machine, policy).steps:
+        offers = "write back" not in step.name and step.name != "sample"
+        assert step.calls == int(offers), step
+
+
+@on_each_machine
+@in_both_forms
+@for_each_information_policy
+def test_filling_and_writing_back_need_one_transfer(
+    policy: str, form: str, machine: str
+) -> None:
+    run = run_on(machine, policy, form=form)
+    once = ("fill", "write back while filling", "fill to the brim", "write back")
+    assert [run[name].calls for name in once] == [1] * len(once)
+    assert run["sample"].calls == 0
+
+
+@on_each_machine
+@in_both_forms
+@for_each_information_policy
+def test_a_full_memory_needs_one_transfer_a_round(
+    policy: str, form: str, machine: str
+) -> None:
+    run = run_on(machine, policy, form=form)
+    written = 0
+    for name in ("extend", "extend again", "add"):
+        step = run[name]
+        # Scores change when an item is written; InfoGS-RS also looks again when the
+        # reservoir turned its best item away.
+        rounds = step.entered if policy == "infogs-rs" else step.written
+        assert 1 <= step.calls <= rounds + 1, step
+        written += step.written
+    assert 1 < written < 8 + 8 + 1
+
+
+@on_each_machine
+@for_each_information_policy
+def test_a_batch_in_parts_needs_one_transfer_each_and_one_for_the_whole(
+    policy: str, machine: str
+) -> None:
+    """A batch that is decided in parts is checked as a whole before the first."""
+    capacity, parts = 600, 3  # of 256 items at the most while the memory fills
+
+    def fill(device: str, gateway: Gateway) -> None:
+        buffer = make_replay_buffer(
+            policy, capacity, device=device, **policy_options(policy)
+        )
+        buffer.writer.seed = 0
+        with gateway_replaced(gateway):
+            buffer.extend(make_stream(capacity).to(device))
+
+    gateway = Gateway()
+    if machine == "real":
+        fill(GPU, gateway)
+    else:
+        recorder = Gateway()
+        fill("cpu", recorder)
+        gateway.replay = iter(recorder.recorded)
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            fill(GPU, gateway)
+    assert gateway.calls == parts + 1
+
+
+@on_each_machine
+@pytest.mark.parametrize(
+    ("device", "data_device"), [(GPU, "cpu"), ("cpu", GPU)], ids=["to-gpu", "to-cpu"]
+)
+@for_each_policy
+def test_items_may_live_elsewhere_than_the_memory(
+    policy: str, device: str, data_device: str, machine: str
+) -> None:
+    run = run_on(machine, policy, device=device, data_device=data_device)
+    leaves = run.buffer.storage._storage.values(True, True)
+    assert {str(leaf.device) for leaf in leaves} == {device}
+
+
+@on_each_machine
+@for_each_policy
+def test_slots_are_told_on_the_device_of_the_batch(policy: str, machine: str) -> None:
+    recorder = Gateway()
+    with gateway_replaced(recorder):
+        slots = make_device_buffer(policy, "cpu").extend(make_stream(9))
+    assert str(slots.device) == "cpu"
+    gateway, mode = Gateway(), contextlib.nullcontext()
+    buffer = make_device_buffer(policy, GPU)
+    if machine == "fake":
+        gateway.replay = iter(recorder.recorded)
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with gateway_replaced(gateway), mode:
+        assert str(buffer.extend(make_stream(9).to(GPU)).device) == GPU
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@in_both_forms
+@for_each_information_policy
+def test_statistics_on_a_gpu_follow_the_memory(policy: str, form: str) -> None:
+    buffer = run_on("real", policy, form=form).buffer
+    stream = make_stream(30, seed=8, width=WIDTHS[form])
+    rebuilt = make_device_buffer(policy, "cpu", form=form)
+    rebuilt.extend(buffer[:].to("cpu"))
+    torch.testing.assert_close(
+        buffer.score(stream.to(GPU)).cpu(), rebuilt.score(stream), rtol=1e-6, atol=1e-6
+    )

@@ -1,0 +1,1126 @@
+"""The buffers are TensorDictReplayBuffers: what TorchRL's users do with one works."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+from tensordict import LazyStackedTensorDict, TensorDict, lazy_stack
+from tensordict.nn import TensorDictModule, TensorDictSequential
+from torch import Tensor
+from torchrl.collectors import Collector, MultiSyncCollector
+from torchrl.data import (
+    LazyMemmapStorage,
+    LazyTensorStorage,
+    RandomSampler,
+    ReplayBufferEnsemble,
+    SamplerWithoutReplacement,
+    Storage,
+    TensorDictReplayBuffer,
+    TensorStorage,
+)
+from torchrl.data.replay_buffers.samplers import PrioritizedSampler
+from torchrl.envs import GymEnv, Transform
+from torchrl.weight_update import SharedMemWeightSyncScheme
+
+from info_replay import (
+    InfoReservoirReplayBuffer,
+    OutputHessian,
+    SelectiveReplayBuffer,
+    make_replay_buffer,
+)
+from info_replay.replay_buffer import POLICIES as WRITERS
+
+from .helpers import (
+    BATCH,
+    CAPACITY,
+    CLASSES,
+    INFORMATION,
+    LABELLED,
+    POLICIES,
+    WIDTH,
+    assert_in_step,
+    complete_state,
+    differences,
+    for_each_information_policy,
+    for_each_policy,
+    make_buffer,
+    make_stream,
+    play,
+    policy_options,
+)
+
+STORAGES: dict[str, Callable[[], Storage]] = {
+    "tensor": lambda: LazyTensorStorage(CAPACITY),
+    "tensor-auto-device": lambda: LazyTensorStorage(CAPACITY, device="auto"),
+    "memmap": lambda: LazyMemmapStorage(CAPACITY),
+}
+for_each_storage = pytest.mark.parametrize("storage", STORAGES)
+
+
+def filled(policy: str, **options: Any) -> SelectiveReplayBuffer:
+    """A buffer that is full and has already turned items away."""
+    buffer = make_buffer(policy, **options)
+    buffer.extend(make_stream(3 * CAPACITY))
+    return buffer
+
+
+def assert_holds_items_of(buffer: SelectiveReplayBuffer, stream: TensorDict) -> None:
+    """Every slot holds one item of the stream, whole, and no item is held twice."""
+    memory = buffer[:]
+    ids = memory["id"]
+    assert len(ids.unique()) == len(buffer)
+    for key in ("observation", "target", "logits"):
+        assert torch.equal(memory[key], stream[key][ids])
+
+
+def sample_of(buffer: SelectiveReplayBuffer, index: list[int]) -> TensorDict:
+    """What sampling these slots would give."""
+    sample = buffer[torch.tensor(index)]
+    sample["index"] = torch.tensor(index)
+    sample["index_generation"] = buffer.writer.generations_of(sample["index"])
+    return sample
+
+
+# -- construction ---------------------------------------------------------------------
+
+
+@for_each_policy
+def test_a_buffer_is_a_tensordict_replay_buffer(policy: str) -> None:
+    buffer = make_buffer(policy)
+    assert isinstance(buffer, TensorDictReplayBuffer)
+    assert isinstance(buffer, InfoReservoirReplayBuffer) == (policy == "infors")
+    assert (len(buffer), buffer.capacity, buffer.write_count) == (0, CAPACITY, 0)
+
+
+@for_each_policy
+def test_a_writer_works_in_a_plain_tensordict_replay_buffer(policy: str) -> None:
+    stream = make_stream(100)
+    writer = WRITERS[policy](**policy_options(policy))
+    writer.seed = 7
+    plain = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(CAPACITY), writer=writer, batch_size=BATCH
+    )
+    ours = make_buffer(policy)
+    ours.writer.seed = 7
+    for batch in stream.split(9):
+        assert torch.equal(plain.extend(batch.clone()), ours.extend(batch.clone()))
+    assert differences(plain[:], ours[:]) == []
+
+
+@for_each_policy
+def test_a_buffer_can_be_built_when_it_is_first_used(policy: str) -> None:
+    stream = make_stream(60)
+    late = make_buffer(policy, storage=STORAGES["tensor"], delayed_init=True)
+    assert differences(play(late, stream), play(make_buffer(policy), stream)) == []
+
+
+@for_each_policy
+def test_two_buffers_with_one_seed_decide_and_sample_alike(policy: str) -> None:
+    stream = make_stream(100)
+    one, same, other = (make_buffer(policy, seed=seed) for seed in (3, 3, 4))
+    log = play(one, stream)
+    assert differences(log, play(same, stream)) == []
+    assert differences(log, play(other, stream)) != []
+
+
+# -- storages -------------------------------------------------------------------------
+
+
+@for_each_storage
+@for_each_policy
+def test_decisions_do_not_depend_on_the_storage(policy: str, storage: str) -> None:
+    stream = make_stream(100)
+    buffer = make_buffer(policy, storage=STORAGES[storage]())
+    assert differences(play(buffer, stream), play(make_buffer(policy), stream)) == []
+    assert len(buffer) == CAPACITY
+    assert_holds_items_of(buffer, stream)
+
+
+@for_each_policy
+def test_items_of_a_prefilled_storage_count_as_the_first_of_the_stream(
+    policy: str,
+) -> None:
+    stream = make_stream(200)
+    first, rest = stream[:CAPACITY], stream[CAPACITY:]
+    grown = make_buffer(policy)
+    grown.extend(first.clone())
+    prefilled = make_buffer(policy, storage=TensorStorage(first.clone()))
+    assert prefilled.reservoir_count == grown.reservoir_count == CAPACITY
+    assert (len(prefilled), prefilled.write_count) == (CAPACITY, 0)
+    # Draws belong to offered items, so the two would draw different numbers.
+    prefilled.writer._counters["draw_count"] = CAPACITY
+    for batch in rest.split(8):
+        assert torch.equal(prefilled.extend(batch.clone()), grown.extend(batch.clone()))
+    assert differences(prefilled[:], grown[:]) == []
+    assert prefilled.reservoir_count == grown.reservoir_count
+
+
+@for_each_information_policy
+def test_a_prefilled_memory_is_known_to_the_posterior(policy: str) -> None:
+    buffer = make_buffer(policy, storage=TensorStorage(make_stream(CAPACITY)))
+    assert_in_step(buffer)
+    buffer.extend(make_stream(100, seed=1))
+    assert_in_step(buffer)
+
+
+@for_each_policy
+def test_an_emptied_prefilled_storage_fills_again_like_a_new_one(policy: str) -> None:
+    stream = make_stream(100)
+    buffer = make_buffer(policy, storage=TensorStorage(make_stream(CAPACITY, seed=9)))
+    buffer.empty()
+    assert (len(buffer), buffer.reservoir_count) == (0, 0)
+    assert differences(play(buffer, stream), play(make_buffer(policy), stream)) == []
+
+
+@for_each_information_policy
+def test_a_sample_of_a_prefilled_slot_is_stale_once_the_slot_is_rewritten(
+    policy: str,
+) -> None:
+    buffer = make_buffer(policy, storage=TensorStorage(make_stream(CAPACITY)))
+    sample = sample_of(buffer, list(range(CAPACITY)))
+    slots = buffer.extend(make_stream(200, seed=1))
+    rewritten = slots[slots >= 0]
+    assert len(rewritten)
+    expected = buffer[:]["feature"].clone()
+    sample["feature"] = torch.full((CAPACITY, WIDTH), 5.0)
+    buffer.update_features(sample)
+    assert torch.equal(buffer[:]["feature"][rewritten], expected[rewritten])
+
+
+@for_each_information_policy
+def test_a_sample_of_a_prefilled_memory_is_stale_once_it_was_emptied(
+    policy: str,
+) -> None:
+    buffer = make_buffer(policy, storage=TensorStorage(make_stream(CAPACITY)))
+    sample = buffer.sample()
+    buffer.empty()
+    buffer.extend(make_stream(CAPACITY, seed=1))
+    expected = buffer[:]["feature"].clone()
+    sample["feature"] = sample["feature"] + 5
+    buffer.update_features(sample)
+    assert torch.equal(buffer[:]["feature"], expected)
+
+
+# -- what may be offered --------------------------------------------------------------
+
+
+@for_each_policy
+def test_nested_keys_are_read_like_flat_ones(policy: str) -> None:
+    stream = make_stream(100)
+    nested = stream.exclude("feature", "target", "logits")
+    for key in ("feature", "target", "logits"):
+        nested["agent", key] = stream[key]
+    options: dict[str, Any] = {}
+    if policy in LABELLED:
+        options["target_key"] = ("agent", "target")
+    if policy in INFORMATION:
+        options["feature_key"] = ("agent", "feature")
+    if policy == "wrs":
+        options["score"] = OutputHessian(("agent", "logits"))
+    deep, flat = make_buffer(policy, **options), make_buffer(policy)
+    for batch, twin in zip(nested.split(7), stream.split(7), strict=True):
+        assert torch.equal(deep.extend(batch.clone()), flat.extend(batch := twin))
+    assert torch.equal(deep[:]["agent", "feature"], flat[:]["feature"])
+    sample = deep.sample()
+    sample["agent", "feature"] = sample["agent", "feature"] + 1
+    deep.update_tensordict_priority(sample)
+    written = deep[:]["agent", "feature"][sample["index"]]
+    if policy in INFORMATION:
+        assert torch.equal(written, sample["agent", "feature"])
+        assert_in_step(deep)
+
+
+@for_each_policy
+def test_a_lazy_stack_is_taken_like_a_dense_batch(policy: str) -> None:
+    stream = make_stream(60)
+    lazy, dense = make_buffer(policy), make_buffer(policy)
+    for batch in stream.split(6):
+        stack = lazy_stack([item.clone() for item in batch.unbind(0)])
+        assert isinstance(stack, LazyStackedTensorDict)
+        assert torch.equal(lazy.extend(stack), dense.extend(batch.clone()))
+    assert differences(complete_state(lazy), complete_state(dense)) == []
+
+
+@for_each_policy
+def test_a_batch_need_not_name_its_device(policy: str) -> None:
+    stream = make_stream(60)
+    named, nameless = make_buffer(policy), make_buffer(policy)
+    for batch in stream.split(6):
+        assert batch.device is None
+        slots = nameless.extend(batch.clone())
+        assert torch.equal(slots, named.extend(batch.clone().to("cpu")))
+        assert slots.device.type == "cpu"
+    assert differences(complete_state(nameless), complete_state(named)) == []
+
+
+@for_each_policy
+def test_gradients_never_reach_the_storage(policy: str) -> None:
+    stream = make_stream(60)
+    weight = torch.ones((), requires_grad=True)
+    buffer = make_buffer(policy)
+    for batch in stream.split(6):
+        batch = batch.clone()
+        for key in ("feature", "logits", "observation"):
+            batch[key] = batch[key] * weight
+        buffer.extend(batch)
+        batch["feature"].sum().backward()
+        buffer.add(batch[0])
+        sample = buffer.sample()
+        assert not any(entry.requires_grad for entry in sample.values(True, True))
+        sample["feature"] = sample["feature"] * weight
+        buffer.update_tensordict_priority(sample)
+        sample["feature"].sum().backward()
+    memory = buffer.storage[:]
+    assert not any(entry.requires_grad for entry in memory.values(True, True))
+    if policy in INFORMATION:
+        scored = stream.clone()
+        scored["feature"] = scored["feature"] * weight
+        assert not buffer.score(scored).requires_grad
+        assert_in_step(buffer)
+
+
+@for_each_policy
+def test_items_may_carry_data_that_is_no_tensor(policy: str) -> None:
+    stream = make_stream(60)
+    stream["source"] = "here"
+    buffer = make_buffer(policy)
+    buffer.extend(stream)
+    assert list(buffer.sample()["source"]) == ["here"] * BATCH
+
+
+@for_each_policy
+def test_a_sample_can_be_offered_to_another_buffer(policy: str) -> None:
+    sample = filled(policy).sample()
+    other = make_buffer(policy)
+    other.extend(sample.clone())
+    other.extend(make_stream(5))
+    assert not {"index", "index_generation"} & set(other.storage[:].keys())
+
+
+# -- what extend and add tell ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [1, 7, CAPACITY, 50])
+@for_each_policy
+def test_slots_tell_where_each_item_went_and_minus_one_if_nowhere(
+    policy: str, chunk: int
+) -> None:
+    buffer = make_buffer(policy)
+    rejected = 0
+    for batch in make_stream(150).split(chunk):
+        before = set(buffer[:]["id"].tolist()) if len(buffer) else set()
+        slots = buffer.extend(batch.clone())
+        assert (slots.shape, slots.dtype) == (batch.batch_size, torch.int64)
+        kept = slots >= 0
+        assert bool((slots[~kept] == -1).all())
+        assert len(slots[kept].unique()) == int(kept.sum())
+        assert torch.equal(buffer[:]["id"][slots[kept]], batch["id"][kept])
+        arrived = set(buffer[:]["id"].tolist()) - before
+        assert arrived == set(batch["id"][kept].tolist())
+        rejected += int((~kept).sum())
+    assert rejected
+
+
+@for_each_policy
+def test_write_count_counts_offered_items(policy: str) -> None:
+    buffer = make_buffer(policy)
+    for number, batch in enumerate(make_stream(70).split(7), start=1):
+        buffer.extend(batch.clone())
+        assert buffer.write_count == 7 * number
+    buffer.add(make_stream(1)[0])
+    assert buffer.write_count == 71
+    assert len(buffer) == CAPACITY
+
+
+@for_each_policy
+def test_adding_items_is_extending_by_one(policy: str) -> None:
+    added, extended = make_buffer(policy), make_buffer(policy)
+    kept = 0
+    for item in make_stream(80):
+        slot = added.add(item.clone())
+        assert isinstance(slot, int)
+        assert slot == int(extended.extend(item.unsqueeze(0).clone()))
+        kept += slot >= 0
+    assert CAPACITY < kept < 80
+    assert differences(complete_state(added), complete_state(extended)) == []
+
+
+@pytest.mark.parametrize("policy", ["rs", "wrs", "cbrs", "infors"])
+def test_the_size_of_the_batches_does_not_matter(policy: str) -> None:
+    stream = make_stream(300)
+    memories = []
+    for chunk in (1, 7, 300):
+        buffer = make_buffer(policy)
+        for batch in stream.split(chunk):
+            buffer.extend(batch.clone())
+        memories.append((buffer[:], buffer.reservoir_count, buffer.write_count))
+    assert differences(memories[0], memories[1]) == []
+    assert differences(memories[0], memories[2]) == []
+
+
+# -- reading --------------------------------------------------------------------------
+
+
+@for_each_policy
+def test_slots_are_read_by_number_slice_tensor_and_key(policy: str) -> None:
+    buffer = filled(policy)
+    memory = buffer.storage[:]
+    assert differences(buffer[:], memory) == []
+    assert differences(buffer[3], memory[3]) == []
+    assert differences(buffer[2:5], memory[2:5]) == []
+    picks = torch.tensor([4, 0, 4])
+    assert differences(buffer[picks], memory[picks]) == []
+    assert torch.equal(buffer["feature"], memory["feature"])
+
+
+@for_each_policy
+def test_a_memory_that_fills_shows_only_what_it_holds(policy: str) -> None:
+    buffer = make_buffer(policy)
+    buffer.extend(make_stream(5))
+    assert buffer[:].batch_size == torch.Size([5])
+    assert int(buffer.sample(200)["index"].max()) == 4
+
+
+@for_each_policy
+def test_a_sample_carries_slots_and_generations(policy: str) -> None:
+    buffer = filled(policy)
+    sample, info = buffer.sample(return_info=True)
+    assert torch.equal(sample["index"], info["index"])
+    assert torch.equal(
+        sample["index_generation"], buffer.writer.generations_of(info["index"])
+    )
+    assert torch.equal(buffer[:]["id"][sample["index"]], sample["id"])
+
+
+@for_each_policy
+def test_iterating_samples_again_and_again(policy: str) -> None:
+    buffer = filled(policy)
+    batches = [batch for _, batch in zip(range(3), buffer, strict=False)]
+    assert [batch.batch_size for batch in batches] == [torch.Size([BATCH])] * 3
+    assert buffer.next().batch_size == torch.Size([BATCH])
+
+
+# -- samplers -------------------------------------------------------------------------
+
+
+@for_each_policy
+def test_random_sampling_reaches_every_slot(policy: str) -> None:
+    buffer = filled(policy, sampler=RandomSampler())
+    assert buffer.sample(500)["index"].unique().tolist() == list(range(CAPACITY))
+
+
+@for_each_policy
+def test_sampling_without_replacement_visits_every_slot_once(policy: str) -> None:
+    buffer = filled(policy, sampler=SamplerWithoutReplacement(), batch_size=4)
+    visited = torch.cat([batch["index"] for batch in buffer])
+    assert sorted(visited.tolist()) == list(range(CAPACITY))
+
+
+def priorities(buffer: SelectiveReplayBuffer) -> Tensor:
+    """The priority of every slot; the sampler is made with an exponent of 1."""
+    return torch.as_tensor(buffer.sampler._sum_tree[torch.arange(CAPACITY)])
+
+
+def make_prioritized(policy: str) -> SelectiveReplayBuffer:
+    """A full buffer in which slot ``i`` has the priority ``1 + i``."""
+    buffer = filled(policy, sampler=PrioritizedSampler(CAPACITY, alpha=1.0, beta=1.0))
+    sample = sample_of(buffer, list(range(CAPACITY)))
+    sample["td_error"] = 1.0 + torch.arange(CAPACITY)
+    buffer.update_tensordict_priority(sample)
+    torch.testing.assert_close(priorities(buffer), 1.0 + torch.arange(CAPACITY))
+    return buffer
+
+
+@for_each_policy
+def test_priorities_are_those_of_the_items_that_are_kept(policy: str) -> None:
+    buffer = make_prioritized(policy)
+    slots = buffer.extend(make_stream(40, seed=1))
+    rewritten = slots[slots >= 0]
+    assert 0 < len(rewritten) < CAPACITY
+    expected = 1.0 + torch.arange(CAPACITY)
+    expected[rewritten] = CAPACITY  # a new item has the largest priority so far
+    torch.testing.assert_close(priorities(buffer), expected)
+
+
+@for_each_policy
+def test_a_priority_that_comes_with_an_item_is_used_if_the_item_is_kept(
+    policy: str,
+) -> None:
+    sampler = PrioritizedSampler(CAPACITY, alpha=1.0, beta=1.0)
+    buffer = make_buffer(policy, sampler=sampler)
+    stream = make_stream(60)
+    stream["td_error"] = 1.0 + torch.arange(60)
+    for batch in stream.split(10):
+        buffer.extend(batch.clone())
+    torch.testing.assert_close(priorities(buffer), 1.0 + buffer[:]["id"].float())
+    for item in stream:
+        buffer.add(item.clone())
+    torch.testing.assert_close(priorities(buffer), buffer[:]["td_error"])
+
+
+@for_each_policy
+def test_an_item_that_is_added_and_rejected_leaves_all_priorities(policy: str) -> None:
+    buffer = make_prioritized(policy)
+    for item in make_stream(60, seed=1):
+        before = priorities(buffer)
+        slot = buffer.add(item.clone())
+        changed = (priorities(buffer) != before).nonzero().flatten().tolist()
+        assert changed in ([], [slot])
+    assert slot == -1 or len(changed) == 1
+
+
+# -- transforms and prefetching -------------------------------------------------------
+
+
+class Scale(Transform):
+    """Halves observations on the way in, doubles them on the way out."""
+
+    def forward(self, tensordict: TensorDict) -> TensorDict:
+        return tensordict.set("observation", tensordict["observation"] * 2)
+
+    def _inv_call(self, tensordict: TensorDict) -> TensorDict:
+        return tensordict.set("observation", tensordict["observation"] / 2)
+
+
+@for_each_policy
+def test_transforms_act_on_samples_and_inverse_transforms_on_items(
+    policy: str,
+) -> None:
+    stream = make_stream(40)
+    buffer = make_buffer(policy)
+    buffer.append_transform(Scale())
+    buffer.extend(stream.clone())
+    buffer.add(stream[0].clone())
+    stored = buffer.storage[:]
+    assert torch.equal(stored["observation"], stream["observation"][stored["id"]] / 2)
+    read = buffer[torch.arange(CAPACITY)]
+    assert torch.equal(read["observation"], stored["observation"] * 2)
+    sample = buffer.sample()
+    assert torch.equal(sample["observation"], stream["observation"][sample["id"]])
+
+
+@for_each_policy
+def test_the_policy_sees_what_the_inverse_transforms_made(policy: str) -> None:
+    stream = make_stream(60)
+
+    def add_entries(batch: TensorDict) -> TensorDict:
+        for key in ("feature", "target", "logits"):
+            batch[key] = stream[key][batch["id"]]
+        return batch
+
+    buffer, plain = make_buffer(policy), make_buffer(policy)
+    buffer.append_transform(add_entries, invert=True)
+    for batch in stream.split(6):
+        bare = batch.select("id", "observation").clone()
+        assert torch.equal(buffer.extend(bare), plain.extend(batch.clone()))
+
+
+@for_each_policy
+def test_a_transform_that_drops_a_batch_leaves_the_memory_alone(policy: str) -> None:
+    buffer = filled(policy)
+    before = complete_state(buffer)
+    buffer.append_transform(lambda batch: None, invert=True)
+    assert len(buffer.extend(make_stream(4))) == 0
+    assert buffer.add(make_stream(1)[0]) == -1
+    after = complete_state(buffer)
+    del before["_transforms"], after["_transforms"]
+    assert differences(before, after) == []
+
+
+@for_each_policy
+def test_prefetched_samples_are_items_of_the_memory(policy: str) -> None:
+    stream = make_stream(100)
+    buffer = make_buffer(policy, prefetch=3)
+    for batch in stream.split(10):
+        buffer.extend(batch.clone())
+        for _ in range(4):
+            sample = buffer.sample()
+            assert torch.equal(
+                sample["observation"], stream["observation"][sample["id"]]
+            )
+            sample["feature"] = sample["feature"] + 1
+            buffer.update_tensordict_priority(sample)
+    if policy in INFORMATION:
+        assert_in_step(buffer)
+
+
+class SlowSampler(RandomSampler):
+    """Gives the caller time to meet a sample that is still being drawn."""
+
+    def sample(self, storage: Storage, batch_size: int) -> tuple[Tensor, dict]:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.05)
+        return super().sample(storage, batch_size)
+
+
+class WatchedLock:
+    """A lock that refuses to be taken by the main thread while samples are drawn."""
+
+    def __init__(self, buffer: SelectiveReplayBuffer) -> None:
+        self.buffer, self.lock = buffer, buffer._replay_lock
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            drawn = all(future.done() for future in self.buffer._prefetch_queue)
+            assert drawn, "waiting for samples that wait for this lock"
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+@pytest.mark.parametrize("save", ["state_dict", "dumps", "deepcopy"])
+@for_each_policy
+def test_saving_waits_for_prefetched_samples_without_blocking_them(
+    policy: str, save: str, tmp_path: Any
+) -> None:
+    buffer = filled(policy, prefetch=2, sampler=SlowSampler())
+    buffer.sample()  # two more are being drawn now, each under the replay lock
+    buffer._replay_lock = WatchedLock(buffer)
+    if save == "deepcopy":
+        copy.deepcopy(buffer)
+    elif save == "dumps":
+        buffer.dumps(tmp_path)
+    else:
+        assert len(buffer.state_dict()["_prefetch_state"]["queue"]) == 2
+
+
+# -- emptying -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("storage", ["tensor", "memmap"])
+@for_each_policy
+def test_an_emptied_buffer_is_like_a_new_one(policy: str, storage: str) -> None:
+    used = make_buffer(policy, storage=STORAGES[storage]())
+    new = make_buffer(policy, storage=STORAGES[storage]())
+    play(used, make_stream(80, seed=5))
+    used.empty()
+    assert (len(used), used.write_count, used.reservoir_count) == (0, 0, 0)
+    # Random draws move on: the items of the next life are not those of the last one.
+    new.writer._counters["draw_count"] = 80
+    new.set_rng(used._rng.clone_state())
+    stream = make_stream(100)
+    assert differences(play(used, stream), play(new, stream)) == []
+    one, other = complete_state(used), complete_state(new)
+    # Generations move on, too, so that samples of the last life are recognised.
+    del one["_writer"]["generation"], other["_writer"]["generation"]
+    assert differences(one, other) == []
+
+
+@for_each_policy
+def test_emptying_can_leave_the_write_count(policy: str) -> None:
+    buffer = filled(policy)
+    buffer.empty(empty_write_count=False)
+    assert (len(buffer), buffer.write_count) == (0, 3 * CAPACITY)
+
+
+@for_each_policy
+def test_emptying_resets_priorities(policy: str) -> None:
+    buffer = make_prioritized(policy)
+    buffer.empty()
+    buffer.extend(make_stream(5))
+    torch.testing.assert_close(
+        priorities(buffer), torch.tensor([1.0] * 5 + [0.0] * (CAPACITY - 5))
+    )
+
+
+@for_each_information_policy
+def test_a_sample_from_before_emptying_is_not_written_back(policy: str) -> None:
+    buffer = filled(policy)
+    sample = buffer.sample()
+    buffer.empty()
+    buffer.extend(make_stream(CAPACITY))
+    before = buffer[:]["feature"].clone()
+    sample["feature"] = sample["feature"] + 1
+    buffer.update_tensordict_priority(sample)
+    assert torch.equal(buffer[:]["feature"], before)
+    assert_in_step(buffer)
+
+
+# -- writing back ---------------------------------------------------------------------
+
+
+@for_each_policy
+def test_policies_without_features_ignore_new_ones(policy: str) -> None:
+    buffer = filled(policy)
+    before = complete_state(buffer)
+    sample = sample_of(buffer, [0, 1])
+    sample["feature"] = sample["feature"] + 1
+    buffer.update_tensordict_priority(sample)
+    unchanged = differences(before, complete_state(buffer)) == []
+    assert unchanged == (policy not in INFORMATION)
+
+
+@pytest.mark.parametrize("width", [WIDTH, 40], ids=["primal", "kernel"])
+@for_each_information_policy
+def test_of_a_slot_that_was_sampled_twice_the_last_row_wins(
+    policy: str, width: int
+) -> None:
+    buffer = make_buffer(policy)
+    buffer.extend(make_stream(40, width=width))
+    expected = buffer[:]["feature"].clone()
+    sample = sample_of(buffer, [3, 1, 3, 3, 8])
+    sample["feature"] = torch.arange(5.0)[:, None].expand(5, width).clone()
+    buffer.update_features(sample)
+    expected[[1, 3, 8]] = torch.tensor([1.0, 3.0, 4.0])[:, None].expand(3, width)
+    assert torch.equal(buffer[:]["feature"], expected)
+    assert_in_step(buffer)
+
+
+@pytest.mark.parametrize("rows", [2, 3 * CAPACITY])
+@pytest.mark.parametrize("width", [WIDTH, 40], ids=["primal", "kernel"])
+@for_each_information_policy
+def test_statistics_follow_write_backs_of_any_size(
+    policy: str, width: int, rows: int
+) -> None:
+    stream = make_stream(200, width=width)
+    buffer = make_buffer(policy, batch_size=rows)
+    for batch in stream.split(10):
+        buffer.extend(batch.clone())
+        sample = buffer.sample()
+        sample["feature"] = sample["feature"] * 0.5 + torch.randn(rows, width)
+        buffer.update_tensordict_priority(sample)
+        assert torch.equal(
+            buffer[:]["feature"][sample["index"][-1]], sample["feature"][-1]
+        )
+        assert_in_step(buffer)
+
+
+@for_each_information_policy
+def test_a_slot_that_was_rewritten_since_it_was_sampled_is_skipped(policy: str) -> None:
+    buffer = filled(policy)
+    sample = sample_of(buffer, list(range(CAPACITY)))
+    slots = buffer.extend(make_stream(200, seed=1))
+    fresh = torch.zeros(CAPACITY, dtype=torch.bool)
+    fresh[slots[slots >= 0]] = True
+    assert fresh.any()
+    expected = buffer[:]["feature"].clone()
+    sample["feature"] = sample["feature"] + 1
+    expected[~fresh] = sample["feature"][~fresh]
+    buffer.update_tensordict_priority(sample)
+    assert torch.equal(buffer[:]["feature"], expected)
+    assert_in_step(buffer)
+
+
+@for_each_information_policy
+def test_of_a_slot_sampled_before_and_after_a_rewrite_the_live_row_wins(
+    policy: str,
+) -> None:
+    buffer = filled(policy)
+    stale = sample_of(buffer, list(range(CAPACITY)))
+    slots = buffer.extend(make_stream(200, seed=1))
+    slot = int(slots.max())
+    live = sample_of(buffer, [slot])
+    live["feature"] = torch.full((1, WIDTH), 2.0)
+    stale["feature"] = torch.full((CAPACITY, WIDTH), 3.0)
+    buffer.update_features(torch.cat([live, stale[slot : slot + 1]]))
+    assert torch.equal(buffer[slot]["feature"], torch.full((WIDTH,), 2.0))
+    assert_in_step(buffer)
+
+
+@for_each_information_policy
+def test_one_item_of_a_sample_can_be_written_back(policy: str) -> None:
+    buffer = filled(policy)
+    item = sample_of(buffer, [3])[0]
+    item["feature"] = torch.full((WIDTH,), 2.0)
+    buffer.update_tensordict_priority(item)
+    assert torch.equal(buffer[3]["feature"], torch.full((WIDTH,), 2.0))
+    assert_in_step(buffer)
+
+
+@for_each_information_policy
+def test_writing_nothing_back_changes_nothing(policy: str) -> None:
+    buffer = filled(policy)
+    before = complete_state(buffer)
+    buffer.update_tensordict_priority(sample_of(buffer, [0])[:0])
+    assert differences(before, complete_state(buffer)) == []
+
+
+@for_each_information_policy
+def test_a_view_of_the_memory_can_be_written_back(policy: str) -> None:
+    buffer = filled(policy)
+    memory = buffer[:]
+    expected = memory["feature"].clone()
+    memory["index"] = torch.arange(CAPACITY)
+    buffer.update_tensordict_priority(memory)
+    assert torch.equal(buffer[:]["feature"], expected)
+    assert_in_step(buffer)
+
+
+@for_each_information_policy
+def test_new_features_and_priorities_go_the_same_way(policy: str) -> None:
+    buffer = make_prioritized(policy)
+    sample = buffer.sample()
+    sample["feature"] = sample["feature"] + 1
+    sample["td_error"] = torch.full((BATCH,), 99.0)
+    buffer.update_tensordict_priority(sample)
+    index = sample["index"]
+    torch.testing.assert_close(priorities(buffer)[index], torch.full((BATCH,), 99.0))
+    assert torch.equal(buffer[:]["feature"][index], sample["feature"])
+    assert_in_step(buffer)
+
+
+# -- writing by other means -----------------------------------------------------------
+
+
+def set_items(buffer: SelectiveReplayBuffer) -> None:
+    buffer[torch.tensor([2, 5])] = make_stream(2, seed=8)
+
+
+def set_one_item(buffer: SelectiveReplayBuffer) -> None:
+    buffer[3] = make_stream(1, seed=8)[0]
+
+
+def set_features_at(buffer: SelectiveReplayBuffer) -> None:
+    buffer.set_at_("feature", torch.ones(2, WIDTH), torch.tensor([2, 5]))
+
+
+def set_targets_at(buffer: SelectiveReplayBuffer) -> None:
+    wrong = (buffer[:]["target"][:2] + 1) % CLASSES
+    buffer.set_at_("target", wrong, torch.tensor([0, 1]))
+
+
+def set_all_features(buffer: SelectiveReplayBuffer) -> None:
+    buffer.set_("feature", torch.ones(CAPACITY, WIDTH))
+
+
+def update_all_features(buffer: SelectiveReplayBuffer) -> None:
+    buffer.update_({"feature": torch.ones(CAPACITY, WIDTH)})
+
+
+def update_those_present(buffer: SelectiveReplayBuffer) -> None:
+    sample = buffer.sample()
+    result = buffer.update_if_present(
+        index=sample["index"],
+        generation=sample["index_generation"],
+        patch={"feature": torch.ones(BATCH, WIDTH)},
+    )
+    assert result.updated_count == BATCH
+
+
+def write_all(buffer: SelectiveReplayBuffer) -> None:
+    buffer.write_all(make_stream(CAPACITY, seed=8))
+
+
+@pytest.mark.parametrize("storage", ["tensor", "memmap"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        set_items,
+        set_one_item,
+        set_features_at,
+        set_targets_at,
+        set_all_features,
+        update_all_features,
+        update_those_present,
+        write_all,
+    ],
+)
+@for_each_information_policy
+def test_the_posterior_notices_writes_by_other_means(
+    policy: str, write: Callable[[SelectiveReplayBuffer], None], storage: str
+) -> None:
+    buffer = filled(policy, storage=STORAGES[storage]())
+    stream = make_stream(20, seed=3)
+    before = buffer.score(stream)
+    write(buffer)
+    assert not torch.equal(buffer.score(stream), before)
+    assert_in_step(buffer)
+    write(buffer)
+    slots = buffer.extend(stream.clone())
+    assert torch.equal(buffer[:]["id"][slots[slots >= 0]], stream["id"][slots >= 0])
+    assert_in_step(buffer)
+
+
+@for_each_policy
+def test_an_entry_that_is_replaced_whole_is_the_one_that_is_used(policy: str) -> None:
+    buffer = filled(policy)
+    stream = make_stream(60, seed=3)
+    buffer["feature"] = torch.ones(CAPACITY, WIDTH)
+    assert torch.equal(buffer[:]["feature"], torch.ones(CAPACITY, WIDTH))
+    if policy in INFORMATION:
+        assert_in_step(buffer)
+    slots = buffer.extend(stream.clone())
+    kept = slots >= 0
+    assert torch.equal(buffer[:]["feature"][slots[kept]], stream["feature"][kept])
+    if policy in INFORMATION:
+        assert_in_step(buffer)
+
+
+@for_each_policy
+def test_an_update_of_slots_that_were_rewritten_is_refused(policy: str) -> None:
+    buffer = filled(policy)
+    sample = sample_of(buffer, list(range(CAPACITY)))
+    slots = buffer.extend(make_stream(200, seed=1))
+    result = buffer.update_if_present(
+        index=sample["index"],
+        generation=sample["index_generation"],
+        patch={"observation": torch.zeros(CAPACITY, 3)},
+    )
+    assert result.stale_count == int((slots >= 0).sum()) > 0
+
+
+# -- ensembles and collectors ---------------------------------------------------------
+
+
+@for_each_policy
+def test_an_ensemble_samples_from_its_buffers_and_writes_to_them(policy: str) -> None:
+    stream = make_stream(200)
+    stream["part"] = torch.arange(200) % 2
+    parts = [make_buffer(policy), make_buffer("rs")]
+    ensemble = ReplayBufferEnsemble(
+        *parts, batch_size=12, sample_from_all=True, routing_key="part"
+    )
+    for batch in stream.split(20):
+        index = ensemble.extend(batch.clone())["index"]
+        assert len(index) == 20
+    assert bool((index == -1).any())
+    assert [part.write_count for part in parts] == [100, 100]
+    sample = ensemble.sample()
+    assert sample.batch_size == torch.Size([2, 6])
+    for part in (0, 1):
+        assert bool((sample[part]["part"] == part).all())
+        assert torch.equal(
+            sample[part]["observation"], stream["observation"][sample[part]["id"]]
+        )
+
+
+def make_cart_pole() -> GymEnv:
+    return GymEnv("CartPole-v1", categorical_action_encoding=True)
+
+
+def best(logits: Tensor) -> Tensor:
+    return logits.argmax(-1)
+
+
+def make_agent() -> TensorDictSequential:
+    """An agent that shows its features and logits."""
+    body = torch.nn.Sequential(torch.nn.Linear(4, WIDTH), torch.nn.Tanh())
+    return TensorDictSequential(
+        TensorDictModule(body, ["observation"], ["feature"]),
+        TensorDictModule(torch.nn.Linear(WIDTH, 2), ["feature"], ["logits"]),
+        TensorDictModule(best, ["logits"], ["action"]),
+    )
+
+
+def collector_options(policy: str) -> dict[str, Any]:
+    if policy == "cbrs":
+        return {"target_key": "action", "num_classes": 2}
+    if policy in INFORMATION:
+        return {"target_key": ("next", "reward"), "num_classes": None}
+    return {}
+
+
+@for_each_policy
+def test_a_collector_fills_the_buffer(policy: str) -> None:
+    buffer = make_buffer(policy, 32, **collector_options(policy))
+    collector = Collector(
+        make_cart_pole,
+        make_agent(),
+        replay_buffer=buffer,
+        frames_per_batch=20,
+        total_frames=100,
+    )
+    for number, nothing in enumerate(collector, start=1):
+        assert nothing is None
+        assert buffer.write_count == 20 * number
+        sample = buffer.sample()
+        sample["feature"] = sample["feature"] + 0.1
+        buffer.update_tensordict_priority(sample)
+    collector.shutdown()
+    assert len(buffer) == 32
+    if policy in INFORMATION:
+        assert buffer.moments.weight == 100
+        assert_in_step(buffer)
+
+
+def test_collectors_in_other_processes_fill_one_buffer() -> None:
+    buffer = make_buffer("infors", 32, **collector_options("infors"))
+    # Of our own, so that it can be shut down: TorchRL would wait for it at exit.
+    scheme = SharedMemWeightSyncScheme()
+    collector = None
+    try:
+        collector = MultiSyncCollector(
+            [make_cart_pole] * 2,
+            make_agent(),
+            replay_buffer=buffer,
+            frames_per_batch=40,
+            total_frames=120,
+            weight_sync_schemes={"policy": scheme},
+        )
+        # The item that gave the storage its shape is forgotten.
+        assert (len(buffer), buffer.write_count, buffer.moments.weight) == (0, 0, 0)
+        for number, _ in enumerate(collector, start=1):
+            assert buffer.write_count == 40 * number
+            sample = buffer.sample()
+            sample["feature"] = sample["feature"] + 0.1
+            buffer.update_tensordict_priority(sample)
+            assert_in_step(buffer)
+    finally:
+        if collector is not None:
+            collector.shutdown()
+        scheme.shutdown()
+    assert (len(buffer), buffer.moments.weight) == (32, 120)
+
+
+# -- sharing --------------------------------------------------------------------------
+
+SHARED_ITEMS = 120
+
+
+def offer_in_child(
+    buffers: dict[str, SelectiveReplayBuffer], started: Any, proceed: Any
+) -> None:
+    """Run by another process: offer a stream to every buffer."""
+    torch.set_num_threads(1)
+    for part, batch in enumerate(make_stream(SHARED_ITEMS).split(6)):
+        for buffer in buffers.values():
+            buffer.extend(batch.clone())
+        if part == 2:
+            started.set()
+        if part == 10:
+            assert proceed.wait(60)
+
+
+@pytest.fixture(scope="module")
+def shared_buffers() -> dict[str, SelectiveReplayBuffer]:
+    """Buffers that a child process wrote to while this one sampled and wrote back."""
+    stream = make_stream(SHARED_ITEMS)
+    buffers = {}
+    for policy in POLICIES:
+        buffer = make_buffer(policy, shared=True)
+        # Storage and statistics take their shape from a first item.
+        buffer.extend(make_stream(1, seed=9))
+        buffer.empty()
+        buffers[policy] = buffer
+    context = mp.get_context("spawn")
+    started, proceed = context.Event(), context.Event()
+    child = context.Process(target=offer_in_child, args=(buffers, started, proceed))
+    child.start()
+    try:
+        while child.is_alive() and not started.wait(0.1):
+            pass
+        rounds = 0
+        while child.is_alive():
+            for buffer in buffers.values():
+                sample = buffer.sample()
+                for key in ("observation", "target"):
+                    assert torch.equal(sample[key], stream[key][sample["id"]])
+                sample["feature"] = 0.9 * sample["feature"] + 0.1
+                buffer.update_tensordict_priority(sample)
+            rounds += 1
+            if rounds == 20:
+                proceed.set()
+        child.join(60)
+    finally:
+        proceed.set()
+        child.join(10)
+        if child.is_alive():
+            child.kill()
+    assert child.exitcode == 0
+    assert rounds >= 20
+    return buffers
+
+
+@for_each_policy
+def test_counts_and_memory_are_shared(
+    policy: str, shared_buffers: dict[str, SelectiveReplayBuffer]
+) -> None:
+    buffer = shared_buffers[policy]
+    assert (buffer.write_count, len(buffer)) == (SHARED_ITEMS, CAPACITY)
+    assert CAPACITY < buffer.reservoir_count <= SHARED_ITEMS
+    assert_holds_items_of(buffer, make_stream(SHARED_ITEMS))
+
+
+@pytest.mark.parametrize("policy", ["rs", "wrs", "cbrs"])
+def test_a_child_decides_as_its_parent_would(
+    policy: str, shared_buffers: dict[str, SelectiveReplayBuffer]
+) -> None:
+    alone = make_buffer(policy)
+    alone.extend(make_stream(1, seed=9))
+    alone.empty()
+    alone.extend(make_stream(SHARED_ITEMS))
+    assert torch.equal(alone[:]["id"], shared_buffers[policy][:]["id"])
+
+
+@for_each_information_policy
+def test_moments_and_posterior_are_shared(
+    policy: str, shared_buffers: dict[str, SelectiveReplayBuffer]
+) -> None:
+    buffer = shared_buffers[policy]
+    assert buffer.moments.weight == SHARED_ITEMS
+    assert buffer.moments.deviation > 0
+    assert_in_step(buffer)
+
+
+def test_class_counts_are_shared(
+    shared_buffers: dict[str, SelectiveReplayBuffer],
+) -> None:
+    buffer = shared_buffers["cbrs"]
+    kept = buffer[:]["target"].bincount(minlength=CLASSES)
+    seen = make_stream(SHARED_ITEMS)["target"].bincount(minlength=CLASSES)
+    assert buffer.writer.memory_counts.tolist() == kept.tolist()
+    assert buffer.writer.stream_counts.tolist() == seen.tolist()
+
+
+def test_the_sum_of_weights_is_shared(
+    shared_buffers: dict[str, SelectiveReplayBuffer],
+) -> None:
+    weights = OutputHessian()(make_stream(SHARED_ITEMS))
+    total = shared_buffers["wrs"].writer.total_weight
+    assert total == pytest.approx(float(weights.sum()))
+
+
+@for_each_policy
+def test_a_buffer_goes_on_when_its_child_is_gone(
+    policy: str, shared_buffers: dict[str, SelectiveReplayBuffer]
+) -> None:
+    # In a twin, so that the tests do not depend on their order.
+    buffer = make_buffer(policy)
+    buffer.load_state_dict(shared_buffers[policy].state_dict())
+    buffer.extend(make_stream(60, seed=4))
+    assert buffer.write_count == SHARED_ITEMS + 60
+    if policy in INFORMATION:
+        assert buffer.moments.weight == SHARED_ITEMS + 60
+        assert_in_step(buffer)
+
+
+@pytest.mark.parametrize("save", ["state_dict", "dumps"])
+@for_each_policy
+def test_saving_keeps_writers_in_other_processes_out(
+    policy: str, save: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = filled(policy, shared=True)
+    held = []
+    original = buffer.writer.state_dict
+
+    def watched() -> dict[str, Any]:
+        free = buffer._write_lock.acquire(block=False)
+        if free:
+            buffer._write_lock.release()
+        held.append(not free)
+        return original()
+
+    monkeypatch.setattr(buffer.writer, "state_dict", watched)
+    buffer.dumps(tmp_path) if save == "dumps" else buffer.state_dict()
+    assert held == [True]
+
+
+@for_each_policy
+def test_a_buffer_that_saw_no_item_says_how_to_share_it(policy: str) -> None:
+    buffer = make_buffer(policy, shared=True)
+    child = mp.get_context("spawn").Process(target=print, args=(buffer,))
+    with pytest.raises(RuntimeError, match=r"before|Populate|extend the buffer once"):
+        child.start()
+
+
+def test_sharing_prefetched_buffers_is_refused() -> None:
+    with pytest.raises(ValueError, match="prefetch"):
+        make_replay_buffer("rs", CAPACITY, batch_size=BATCH, prefetch=2, shared=True)

@@ -1,0 +1,275 @@
+"""Running moments are those of the whole history, however it arrives."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import ArrayLike, NDArray
+
+from info_replay import RunningMoments
+from tests.reference import SequentialMoments
+
+Array = NDArray[np.float64]
+
+laws = settings(deadline=None, derandomize=True, max_examples=100)
+decays = st.none() | st.floats(0.01, 0.9999)
+streams = st.lists(
+    st.floats(-1e3, 1e3) | st.sampled_from([0.0, 1.0, -7.5]), min_size=1, max_size=60
+)
+
+
+def feed(moments: RunningMoments, values: Array, cuts: list[int]) -> None:
+    """Update with a stream that is cut into chunks, some of them empty."""
+    places = sorted(cut % (len(values) + 1) for cut in cuts)
+    for start, stop in pairwise([0, *places, len(values)]):
+        moments.update(values[start:stop])
+
+
+def history(values: Array, decay: float | None) -> tuple[Array, Array, Array]:
+    """Weights, means and deviations before each item and after the last one."""
+    sequential = SequentialMoments(decay)
+    rows = [(0.0, 0.0, 0.0)]
+    for value in values:
+        sequential.update(value)
+        rows.append((sequential.weight, sequential.mean, sequential.deviation))
+    weights, means, deviations = np.array(rows).T
+    return weights, means, deviations
+
+
+def assert_means(actual: ArrayLike, expected: ArrayLike, stream: Array) -> None:
+    """Equal up to rounding of the items."""
+    atol = 1e-14 * np.abs(stream).max()
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=atol)
+
+
+def assert_deviations(actual: ArrayLike, expected: ArrayLike, stream: Array) -> None:
+    """Equal up to rounding of the squared distances between items."""
+    atol = 1e-12 * np.ptp(stream) ** 2 + (1e-14 * np.abs(stream).max()) ** 2
+    np.testing.assert_allclose(
+        np.square(actual), np.square(expected), rtol=1e-9, atol=atol
+    )
+
+
+@laws
+@given(values=streams, decay=decays, cuts=st.lists(st.integers(0, 60), max_size=8))
+def test_any_chunking_gives_the_moments_of_the_history(
+    values: list[float], decay: float | None, cuts: list[int]
+) -> None:
+    stream = np.array(values)
+    moments = RunningMoments(decay)
+    feed(moments, stream, cuts)
+    weights, means, deviations = history(stream, decay)
+    assert moments.weight == pytest.approx(weights[-1], rel=1e-9)
+    assert_means(moments.mean, means[-1], stream)
+    assert_deviations(moments.deviation, deviations[-1], stream)
+
+
+@laws
+@given(values=streams, decay=decays, split=st.integers(0, 60))
+def test_before_is_the_moments_of_everything_before(
+    values: list[float], decay: float | None, split: int
+) -> None:
+    stream = np.array(values)
+    first, rest = np.split(stream, [split % len(stream)])
+    moments = RunningMoments(decay)
+    moments.update(first)
+    actual_means, actual_deviations = moments.before(rest)
+    _, means, deviations = history(stream, decay)
+    met = slice(len(first), len(stream))
+    assert_means(actual_means, means[met], stream)
+    assert_deviations(actual_deviations, deviations[met], stream)
+
+
+@laws
+@given(values=streams, decay=decays)
+def test_before_changes_nothing(values: list[float], decay: float | None) -> None:
+    moments = RunningMoments(decay)
+    moments.update([1.0, 4.0])
+    seen = moments.weight, moments.mean, moments.deviation
+    moments.before(values)
+    assert (moments.weight, moments.mean, moments.deviation) == seen
+
+
+def test_nothing_seen_has_no_weight_no_mean_and_no_deviation() -> None:
+    moments = RunningMoments()
+    moments.update([])
+    assert (moments.weight, moments.mean, moments.deviation) == (0.0, 0.0, 0.0)
+    means, deviations = moments.before([5.0])
+    assert means.tolist() == [0.0]
+    assert deviations.tolist() == [0.0]
+
+
+@pytest.mark.parametrize("decay", [None, 0.5])
+def test_before_of_no_items_is_no_moments(decay: float | None) -> None:
+    moments = RunningMoments(decay)
+    moments.update([1.0, 2.0])
+    means, deviations = moments.before([])
+    assert means.shape == deviations.shape == (0,)
+
+
+def test_one_number_is_an_item() -> None:
+    moments = RunningMoments()
+    moments.update(3.0)
+    moments.update(5.0)
+    assert (moments.weight, moments.mean, moments.deviation) == (2.0, 4.0, 1.0)
+
+
+def test_deviation_is_that_of_the_population() -> None:
+    values = np.random.default_rng(0).normal(size=1000)
+    moments = RunningMoments()
+    moments.update(values)
+    assert moments.deviation == pytest.approx(values.std(ddof=0), rel=1e-12)
+    assert moments.deviation != pytest.approx(values.std(ddof=1), rel=1e-5)
+
+
+def test_decay_halves_the_weight_of_an_item_with_each_later_one() -> None:
+    moments = RunningMoments(decay=0.5)
+    moments.update([8.0, 4.0, 2.0])
+    assert moments.weight == pytest.approx(1.75)
+    assert moments.mean == pytest.approx((8 / 4 + 4 / 2 + 2) / 1.75)
+
+
+@laws
+@given(
+    value=st.floats(1e-6, 1e9) | st.floats(-1e9, -1e-6),
+    decay=decays,
+    sizes=st.lists(st.integers(1, 300), min_size=1, max_size=6),
+)
+def test_a_constant_stream_has_no_deviation(
+    value: float, decay: float | None, sizes: list[int]
+) -> None:
+    moments = RunningMoments(decay)
+    for size in sizes:
+        deviations = moments.before(np.full(size, value))[1]
+        assert deviations.max() <= 1e-12 * abs(value)
+        moments.update(np.full(size, value))
+    assert moments.mean == pytest.approx(value, rel=1e-14)
+    assert moments.deviation <= 1e-12 * abs(value)
+
+
+@pytest.mark.parametrize("decay", [None, 0.9, 0.999])
+@pytest.mark.parametrize("chunk", [1, 7, 3000])
+def test_a_large_offset_does_not_destroy_the_deviation(
+    decay: float | None, chunk: int
+) -> None:
+    noise = np.random.default_rng(1).integers(-512, 512, 3000) / 512  # exact in sums
+    centred, shifted = RunningMoments(decay), RunningMoments(decay)
+    for start in range(0, len(noise), chunk):
+        centred.update(noise[start : start + chunk])
+        shifted.update(1e6 + noise[start : start + chunk])
+    assert shifted.mean - 1e6 == pytest.approx(centred.mean, abs=1e-8)
+    assert shifted.deviation == pytest.approx(centred.deviation, rel=1e-9)
+
+
+@pytest.mark.parametrize("decay", [0.01, 0.5, 0.9])
+def test_decay_survives_streams_whose_weights_leave_the_numeric_range(
+    decay: float,
+) -> None:
+    values = np.random.default_rng(2).normal(3.0, 1.0, 20_000)
+    assert decay ** len(values) == 0.0
+    moments = RunningMoments(decay)
+    means, deviations = moments.before(values)
+    assert np.isfinite(means).all()
+    assert np.isfinite(deviations).all()
+    moments.update(values)
+    for actual, count in [
+        ((moments.mean, moments.deviation), len(values)),
+        *(((means[n], deviations[n]), n) for n in (64, 700, 1999, 12_345)),
+    ]:
+        recent = SequentialMoments(decay)
+        for value in values[max(0, count - 500) : count]:
+            recent.update(value)
+        assert actual == pytest.approx((recent.mean, recent.deviation), rel=1e-9)
+
+
+@pytest.mark.parametrize("decay", [0.9, 0.99])
+def test_decay_forgets_the_level_that_a_stream_came_from(decay: float) -> None:
+    values = 1e6 + np.random.default_rng(3).normal(size=2000)
+    stream = np.concatenate([[0.0], values])
+    at_once, one_by_one = RunningMoments(decay), RunningMoments(decay)
+    at_once.update(stream)
+    for value in stream:
+        one_by_one.update(value)
+    assert at_once.deviation == pytest.approx(one_by_one.deviation, rel=1e-8)
+
+
+@pytest.mark.parametrize("decay", [None, 0.7])
+def test_a_path_from_a_state_is_what_updates_would_pass_through(
+    decay: float | None,
+) -> None:
+    moments, walker = RunningMoments(decay), RunningMoments(decay)
+    moments.update([5.0, 9.0])
+    items = np.array([1.0, 2.0, 4.0])
+    path = walker.path(items, moments.state)
+    assert path.shape == (3, 4)
+    for step, item in enumerate(items):
+        np.testing.assert_allclose(path[:, step], moments.state, rtol=1e-12)
+        moments.update(item)
+    np.testing.assert_allclose(path[:, 3], moments.state, rtol=1e-12)
+    assert walker.weight == 0.0
+
+
+def test_a_state_that_is_set_is_continued_from() -> None:
+    moments, other = RunningMoments(0.5), RunningMoments(0.5)
+    moments.update([5.0, 9.0])
+    other.state = moments.state
+    moments.update([100.0])
+    assert other.mean == pytest.approx(23 / 3)
+
+
+@pytest.mark.parametrize("decay", [None, 0.7])
+def test_clear_forgets_everything(decay: float | None) -> None:
+    moments, fresh = RunningMoments(decay), RunningMoments(decay)
+    moments.update([5.0, 9.0])
+    moments.clear()
+    assert (moments.weight, moments.mean, moments.deviation) == (0.0, 0.0, 0.0)
+    for one in (moments, fresh):
+        one.update([1.0, 2.0, 4.0])
+    assert moments.state_dict()["state"].equal(fresh.state_dict()["state"])
+
+
+@pytest.mark.parametrize("decay", [None, 0.7])
+def test_state_dict_continues_to_the_bit(decay: float | None) -> None:
+    moments, restored = RunningMoments(decay), RunningMoments(decay)
+    moments.update([5.0, 9.0, 1.5])
+    saved = moments.state_dict()
+    moments.update([2.0, 2.5])
+    restored.load_state_dict(saved)
+    restored.update([2.0, 2.5])
+    assert restored.state_dict()["state"].equal(moments.state_dict()["state"])
+
+
+def test_state_dict_is_a_snapshot() -> None:
+    moments = RunningMoments()
+    moments.update([1.0, 2.0])
+    saved = moments.state_dict()
+    moments.update([100.0])
+    moments.load_state_dict(saved)
+    assert moments.mean == 1.5
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda moments: pickle.loads(pickle.dumps(moments))]
+)
+def test_a_copy_goes_its_own_way(
+    duplicate: Callable[[RunningMoments], RunningMoments],
+) -> None:
+    moments = RunningMoments(0.5)
+    moments.update([1.0, 2.0])
+    twin = duplicate(moments)
+    assert (twin.decay, twin.weight, twin.mean) == (0.5, moments.weight, moments.mean)
+    twin.update([50.0])
+    assert moments.mean == pytest.approx(5 / 3)
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0, -0.5, 1.5, float("nan"), float("inf")])
+def test_decay_must_lie_between_0_and_1(decay: float) -> None:
+    with pytest.raises(ValueError, match="decay must be None or a number between"):
+        RunningMoments(decay)

@@ -1,0 +1,493 @@
+"""The paper's algorithms, one item at a time and as slow as they are written.
+
+Each function follows its pseudocode line by line: matrices are inverted, densities are
+written out, and every item meets the memory as the one before it left it. Nothing is
+shared with the package but the random number of each item, so that decisions can be
+compared one by one. The streams that the tests feed to both are at the end.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tensordict import TensorDict
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+
+from info_replay import SelectionWriter
+from info_replay.writers.host import RandomStream
+
+Array = NDArray[np.float64]
+
+#: A score this far below a threshold, in units of 1 + |threshold|, ties with it.
+TIE = math.sqrt(np.finfo(np.float64).eps)
+
+
+def random_numbers(seed: int, count: int) -> Array:
+    """The number in [0, 1) that decides about each item of a stream."""
+    return RandomStream().uniforms(seed, 0, count)[:, 0]
+
+
+# -- reservoirs -----------------------------------------------------------------------
+
+
+@dataclass
+class Run:
+    """What became of a stream.
+
+    Attributes:
+        slots: that each item was given when it was offered, -1 for none.
+        memory: number of the item in each slot.
+        reservoir_count: items that entered reservoir sampling.
+        scores: criterion with which each item was tested.
+        learnabilities: with which each item was tested, if the policy does.
+    """
+
+    slots: list[int] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
+    reservoir_count: int = 0
+    scores: list[float] = field(default_factory=list)
+    learnabilities: list[float] = field(default_factory=list)
+
+    def put(self, item: int, slot: int) -> None:
+        """Give an item a slot, a new one or one that another item holds."""
+        if slot == len(self.memory):
+            self.memory.append(item)
+        else:
+            self.memory[slot] = item
+
+
+def settled(slots: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """What ``extend`` returns: in each chunk the last item that was given a slot."""
+    result = list(slots)
+    bounds = [0, *itertools.accumulate(sizes)]
+    for start, stop in itertools.pairwise(bounds):
+        for item in range(start, stop):
+            if result[item] in result[item + 1 : stop]:
+                result[item] = -1
+    return result
+
+
+def _reservoir_step(run: Run, item: int, capacity: int, u: float) -> None:
+    """Alg. "Reservoir Sampling" for one item; ``i`` is counted from 0."""
+    if len(run.memory) < capacity:
+        slot = len(run.memory)
+    else:
+        i = math.floor(u * (run.reservoir_count + 1))
+        slot = i if i < capacity else -1
+    run.reservoir_count += 1
+    run.slots.append(slot)
+    if slot >= 0:
+        run.put(item, slot)
+
+
+def reservoir(count: int, capacity: int, draws: Array) -> Run:
+    """Alg. "Reservoir Sampling"."""
+    run = Run()
+    for item in range(count):
+        _reservoir_step(run, item, capacity, draws[item])
+    return run
+
+
+def weighted_reservoir(weights: Sequence[float], capacity: int, draws: Array) -> Run:
+    """Alg. "Weighted Reservoir Sampling"."""
+    run = Run()
+    total = 0.0
+    for item, weight in enumerate(weights):
+        total += weight
+        slot = -1
+        if len(run.memory) < capacity:
+            slot = len(run.memory)
+        elif weight > 0:
+            share = min(weight / total, 1 / capacity)
+            # The M + 1 outcomes side by side: M of width `share`, then the rest.
+            if draws[item] < capacity * share:
+                slot = min(math.floor(draws[item] / share), capacity - 1)
+        run.reservoir_count += 1
+        run.slots.append(slot)
+        if slot >= 0:
+            run.put(item, slot)
+    return run
+
+
+def class_balanced_reservoir(
+    labels: Sequence[int], num_classes: int, capacity: int, draws: Array
+) -> Run:
+    """Alg. 1 of Chrysakis and Moens (2020).
+
+    Where it says "a random one" of a class, the slots of the class are a list; the last
+    one takes the place of one that leaves it. Of several largest classes, the first
+    gives a slot away.
+    """
+    run = Run()
+    offered = [0] * num_classes
+    full = [False] * num_classes
+    members: list[list[int]] = [[] for _ in range(num_classes)]
+    for item, label in enumerate(labels):
+        offered[label] += 1
+        slot = -1
+        if len(run.memory) < capacity:
+            slot = len(run.memory)
+            members[label].append(slot)
+        elif not full[label]:
+            largest = max(members, key=len)
+            place = math.floor(draws[item] * len(largest))
+            slot = largest[place]
+            largest[place] = largest[-1]
+            largest.pop()
+            members[label].append(slot)
+        else:
+            place = math.floor(draws[item] * offered[label])
+            if place < len(members[label]):
+                slot = members[label][place]
+        run.reservoir_count += 1
+        run.slots.append(slot)
+        if slot >= 0:
+            run.put(item, slot)
+        if len(run.memory) == capacity:
+            for each in range(num_classes):
+                full[each] |= len(members[each]) == max(map(len, members))
+    return run
+
+
+# -- criteria -------------------------------------------------------------------------
+
+
+def log_normal(y: Array, mean: Array, variance: float) -> float:
+    """Log density of independent outputs that share a variance."""
+    return float(
+        np.sum(
+            -((y - mean) ** 2) / (2 * variance) - np.log(2 * np.pi * variance) / 2,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Point:
+    """A candidate ``(h, y)`` and the rows ``(H, Y)`` of the memory that it meets.
+
+    Features are normalised already.
+    """
+
+    h: Array
+    y: Array
+    H: Array
+    Y: Array
+    noise: float
+    jitter: float
+
+    @functools.cached_property
+    def memorised(self) -> Point:
+        """The same point, met by the memory with the point itself in it."""
+        return Point(
+            self.h,
+            self.y,
+            np.vstack([self.H, self.h]),
+            np.vstack([self.Y, self.y]),
+            self.noise,
+            self.jitter,
+        )
+
+    @functools.cached_property
+    def precision(self) -> Array:
+        """``A``."""
+        return self.H.T @ self.H + self.jitter * np.eye(len(self.h))
+
+    @functools.cached_property
+    def prediction(self) -> tuple[Array, float]:
+        """Mean of the outputs and variance of the noise-free prediction."""
+        inverse = np.linalg.inv(self.precision)
+        mean = self.h @ inverse @ (self.H.T @ self.Y)
+        return mean, float(self.noise**2 * self.h @ inverse @ self.h)
+
+
+Criterion = Callable[[Point], float]
+
+
+def surprise(point: Point) -> float:
+    """Sec. 2.2."""
+    mean, variance = point.prediction
+    return -log_normal(point.y, mean, variance + point.noise**2)
+
+
+def learnability(point: Point) -> float:
+    """Sec. 2.2."""
+    mean, variance = point.memorised.prediction
+    return log_normal(point.y, mean, variance + point.noise**2)
+
+
+def mic(eta: float) -> Criterion:
+    """Sec. 2.2."""
+    return lambda point: eta * learnability(point) + surprise(point)
+
+
+def information_gain(eta: float) -> Criterion:
+    """Appendix "Information-theoretic criteria", summed over the outputs."""
+
+    def criterion(point: Point) -> float:
+        mean, variance = point.memorised.prediction
+        expected = log_normal(point.y, mean, point.noise**2)
+        expected -= len(point.y) / 2 * variance / point.noise**2
+        return eta * expected + surprise(point)
+
+    return criterion
+
+
+def entropy_reduction(point: Point) -> float:
+    """Appendix "Information-theoretic criteria"."""
+    before = np.linalg.slogdet(np.linalg.inv(point.precision))[1]
+    after = np.linalg.slogdet(np.linalg.inv(point.memorised.precision))[1]
+    return float(before - after) / 2
+
+
+# -- thresholds -----------------------------------------------------------------------
+
+
+def moments(values: Sequence[float], decay: float | None) -> tuple[float, float]:
+    """Mean and population deviation; the newest value has weight 1."""
+    if not values:
+        return 0.0, 0.0
+    weights = (decay or 1.0) ** np.arange(len(values))[::-1]
+    mean = np.average(values, weights=weights)
+    variance = np.average((np.asarray(values) - mean) ** 2, weights=weights)
+    return float(mean), math.sqrt(variance)
+
+
+def threshold(values: Sequence[float], gamma: float, decay: float | None) -> float:
+    """``mean + gamma * deviation``, less what rounding may cost a score in a tie."""
+    mean, deviation = moments(values, decay)
+    value = mean + gamma * deviation
+    return value - TIE * (1 + abs(value))
+
+
+# -- selection by information ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What InfoRS and InfoGS have in common."""
+
+    capacity: int
+    criterion: Criterion
+    gamma: float = 0.0
+    decay: float | None = None
+    noise: float = 0.3
+    jitter: float = 0.1
+
+
+@dataclass(frozen=True)
+class Items:
+    """Features as they are given, ``(n, d0)``, and targets as numbers, ``(n, K)``."""
+
+    features: Array
+    targets: Array
+
+    def point(self, item: int, memory: Sequence[int], settings: Settings) -> Point:
+        """An item and the items that it is held against."""
+        rows = list(memory)
+        return Point(
+            self.normalised[item],
+            self.targets[item],
+            self.normalised[rows],
+            self.targets[rows],
+            settings.noise,
+            settings.jitter,
+        )
+
+    @functools.cached_property
+    def normalised(self) -> Array:
+        """``[h0, 1] / sqrt(d)``."""
+        h = np.hstack([self.features, np.ones((len(self.features), 1))])
+        return h / math.sqrt(h.shape[1])
+
+
+def info_reservoir(items: Items, settings: Settings, draws: Array) -> Run:
+    """Alg. 1 "InfoRS"."""
+    run = Run()
+    for item in range(len(items.features)):
+        score = settings.criterion(items.point(item, run.memory, settings))
+        if len(run.memory) < settings.capacity or score >= threshold(
+            run.scores, settings.gamma, settings.decay
+        ):
+            _reservoir_step(run, item, settings.capacity, draws[item])
+        else:
+            run.slots.append(-1)
+        run.scores.append(score)
+    return run
+
+
+def info_greedy(
+    items: Items,
+    sizes: Sequence[int],
+    settings: Settings,
+    draws: Array,
+    *,
+    gamma_learnability: float = 0.0,
+    reservoir: bool = False,
+) -> Run:
+    """Alg. "InfoGS", and InfoGS-RS with a reservoir (Appendix "Ablation studies").
+
+    The slots of the run are those at the end of the batch of each item.
+    """
+    run = Run(slots=[-1] * len(items.features))
+
+    def test(item: int) -> tuple[float, float]:
+        point = items.point(item, run.memory, settings)
+        return settings.criterion(point), learnability(point)
+
+    def record(results: Iterable[tuple[float, float]]) -> None:
+        for score, learnable in results:
+            run.scores.append(score)
+            run.learnabilities.append(learnable)
+
+    bounds = [0, *itertools.accumulate(sizes)]
+    for start, stop in itertools.pairwise(bounds):
+        batch = list(range(start, stop))
+        while batch and len(run.memory) < settings.capacity:
+            item = batch.pop(0)
+            record([test(item)])
+            run.put(item, len(run.memory))
+            run.reservoir_count += 1
+        improvement = threshold(run.scores, settings.gamma, settings.decay)
+        least = threshold(run.learnabilities, gamma_learnability, settings.decay)
+        tested: dict[int, tuple[float, float]] = {}
+        waiting = list(batch)
+        while waiting:
+            for item in waiting:
+                tested[item] = test(item)
+            eligible = [item for item in waiting if tested[item][1] >= least]
+            if not eligible:
+                break
+            best = max(eligible, key=lambda item: tested[item][0])
+            pool = [*run.memory, best]
+            others = [pool[:slot] + pool[slot + 1 :] for slot in range(len(run.memory))]
+            informations = [
+                settings.criterion(items.point(item, rest, settings))
+                for item, rest in zip(run.memory, others, strict=True)
+            ]
+            worst = min(range(settings.capacity), key=informations.__getitem__)
+            if tested[best][0] < informations[worst] + improvement:
+                break
+            waiting.remove(best)
+            run.reservoir_count += 1
+            if (
+                not reservoir
+                or math.floor(draws[best] * run.reservoir_count) < settings.capacity
+            ):
+                run.put(best, worst)
+        record(tested[item] for item in batch)
+        for slot, item in enumerate(run.memory):
+            if item >= start:
+                run.slots[item] = slot
+    return run
+
+
+# -- streams --------------------------------------------------------------------------
+
+
+def make_stream(
+    seed: int,
+    count: int,
+    *,
+    feature_dim: int = 4,
+    num_classes: int | None = None,
+    num_outputs: int = 1,
+    distinct: int | None = None,
+    noise: float = 0.5,
+    scale: float = 1.0,
+) -> TensorDict:
+    """A stream that changes half-way; each item carries its number as ``"id"``.
+
+    Args:
+        seed: of the stream.
+        count: number of items.
+        feature_dim: width of the features.
+        num_classes: number of classes; ``None`` for regression targets.
+        num_outputs: number of regression targets.
+        distinct: number of different items; the others repeat them.
+        noise: deviation of what can't be learnt.
+        scale: of the features.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    kinds = num_classes or 3
+    kind = torch.randint(kinds, (count,), generator=generator)
+    kind[: count // 2] = kind[: count // 2] // 2
+    features = normal(kinds, feature_dim)[kind] + noise * normal(count, feature_dim)
+    if num_classes is None:
+        slopes = normal(feature_dim, num_outputs)
+        target = features @ slopes + noise * normal(count, num_outputs)
+    else:
+        target = kind
+    if distinct is not None:
+        source = torch.randint(min(distinct, count), (count,), generator=generator)
+        features, target = features[source], target[source]
+    return TensorDict(
+        {"id": torch.arange(count), "feature": scale * features, "target": target},
+        batch_size=[count],
+    )
+
+
+def as_items(stream: TensorDict, num_classes: int | None = None) -> Items:
+    """Features and one-hot or real targets of a stream, in double precision."""
+    target = stream["target"]
+    if num_classes is not None:
+        target = torch.eye(num_classes)[target]
+    return Items(stream["feature"].double().numpy(), target.double().numpy())
+
+
+def make_buffer(
+    writer: SelectionWriter, capacity: int, seed: int = 0
+) -> TensorDictReplayBuffer:
+    """TorchRL's own buffer around a writer."""
+    return TensorDictReplayBuffer(
+        storage=LazyTensorStorage(capacity),
+        writer=writer,
+        generator=torch.Generator().manual_seed(seed),
+        batch_size=1,
+    )
+
+
+def extend_all(
+    buffer: TensorDictReplayBuffer, stream: TensorDict, sizes: Sequence[int]
+) -> list[int]:
+    """Offer a stream in chunks and put together what was returned."""
+    parts = stream.split(list(sizes))
+    return torch.cat([buffer.extend(part) for part in parts]).tolist()
+
+
+def kept_ids(buffer: TensorDictReplayBuffer) -> list[int]:
+    """Numbers of the items in the memory, in the order of the slots."""
+    ids: list[int] = buffer[:]["id"].tolist() if len(buffer) else []
+    return ids
+
+
+def examples(count: int) -> settings:
+    """So many examples of a law; none of them has to be fast."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+def chunkings(count: int) -> st.SearchStrategy[list[int]]:
+    """Sizes of chunks that a stream of so many items can be cut into."""
+    cuts = st.sets(st.integers(1, max(count - 1, 1)), max_size=25)
+    return cuts.map(
+        lambda places: [
+            stop - start
+            for start, stop in itertools.pairwise(sorted({0, count, *places}))
+        ]
+    )
