@@ -865,7 +865,7 @@ def test_a_buffer_that_lives_long_still_knows_its_memory(
 
     monkeypatch.setattr(BayesianLinearPosterior, "rebuild", rebuild)
     if not rebuilding:
-        monkeypatch.setattr("info_replay.writers.information._REBUILD_AFTER", 10**12)
+        monkeypatch.setattr("info_replay.writers.knowledge._REBUILD_AFTER", 10**12)
 
     generator = torch.Generator().manual_seed(0)
     capacity = max(2 * replacements, 4000)

@@ -19,6 +19,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.data import Storage, Writer
 
+from info_replay.writers.generations import Generations
 from info_replay.writers.host import Counters, RandomStream
 from info_replay.writers.slots import Slots, keep_last
 
@@ -36,6 +37,23 @@ class SelectionWriter(Writer):
     ``extend`` returns the slot of every item, -1 where it was not kept. The write count
     counts offered items. Slots are stamped with a generation, so that a sample can be
     told from a later item in the same slot.
+
+    Example:
+        A policy of your own says where the items of a batch go, and what to do once
+        they are written:
+
+        >>> import numpy as np
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> class FirstComeWriter(SelectionWriter):
+        ...     def _decide(self, data):
+        ...         places = len(self.slots) + np.arange(len(data))
+        ...         places[places >= self.slots.capacity] = -1
+        ...         return places, lambda: None
+        >>> from info_replay import SelectiveReplayBuffer
+        >>> buffer = SelectiveReplayBuffer(3, writer=FirstComeWriter())
+        >>> buffer.extend(TensorDict({"x": torch.arange(5)}, batch_size=[5]))
+        tensor([ 0,  1,  2, -1, -1])
     """
 
     def __init__(self, *counters: str) -> None:
@@ -51,7 +69,7 @@ class SelectionWriter(Writer):
         )
         self._stream = RandomStream()
         self._slots: Slots | None = None
-        self._generation: Tensor | None = None
+        self._generations = Generations()
         self._shared = False
 
     # -- the policy -------------------------------------------------------------------
@@ -164,9 +182,9 @@ class SelectionWriter(Writer):
         places, commit = self._decide(data)
         rows = np.flatnonzero(places >= 0)
         if rows.size:
-            generation = self._make_generation()
+            self._generations.prepare(self.slots)
             index = self.slots.write(places[rows], rows, data)
-            generation.index_add_(0, index, torch.ones_like(index))
+            self._generations.advance(self.slots, index)
             self.slots.announce(index)
         commit()
         self._counters["write_count"] += len(data)
@@ -225,18 +243,6 @@ class SelectionWriter(Writer):
         """Random numbers of the next items, ``(count, 4)``; the same if asked twice."""
         return self._stream.uniforms(self.seed, self._counters["draw_count"], count)
 
-    # -- generations ------------------------------------------------------------------
-
-    def _make_generation(self) -> Tensor:
-        if self._generation is None:
-            generation = torch.full(
-                (self.slots.capacity,), -1, dtype=torch.int64, device=self.slots.device
-            )
-            # Items that a storage brought along were written once.
-            generation[: len(self.slots)] = 0
-            self._generation = self._allocate(generation)
-        return self._generation
-
     def generations_of(self, index: int | Tensor) -> Tensor:
         """How often each slot was rewritten, -1 for a slot that never was written.
 
@@ -246,15 +252,7 @@ class SelectionWriter(Writer):
         Returns:
             Generations, of the shape and on the device of ``index``.
         """
-        places = torch.as_tensor(index, dtype=torch.long)
-        if self._generation is None:
-            fresh = (places >= 0) & (places < len(self.slots))
-            return fresh.long() - 1
-        there = places.to(self._generation.device)
-        capacity = self.slots.capacity
-        known = self._generation[there.clamp(0, capacity - 1)]
-        valid = (there >= 0) & (there < capacity)
-        return torch.where(valid, known, -1).to(places.device)
+        return self._generations.of(self.slots, index)
 
     # -- emptying, saving and sharing -------------------------------------------------
 
@@ -264,12 +262,8 @@ class SelectionWriter(Writer):
             self._counters["brought"] = self._counters["draw_count"] = 0
         if empty_write_count:
             self._counters["write_count"] = 0
-        if self._slots is not None and (
-            self._generation is not None or len(self.slots)
-        ):
-            # Stamps move on, so that a sample from before is recognised as stale.
-            generation = self._make_generation()
-            generation += (generation >= 0).long()
+        if self._slots is not None and len(self._slots):
+            self._generations.advance(self._slots)
         self._forget_statistics()
 
     def state_dict(self) -> dict[str, Any]:
@@ -278,9 +272,7 @@ class SelectionWriter(Writer):
         return {
             "settings": self._settings(),
             "counters": self._counters.as_dict(),
-            "generation": None
-            if self._generation is None
-            else self._generation.clone(),
+            "generations": self._generations.state(),
             "policy": self._policy_state(),
         }
 
@@ -292,13 +284,7 @@ class SelectionWriter(Writer):
         """
         self.check_state(state_dict)
         self._counters.update(state_dict["counters"])
-        generation = state_dict["generation"]
-        if generation is None:
-            self._generation = None
-        elif self._generation is None:
-            self._generation = self._allocate(generation.to(self.slots.device).clone())
-        else:
-            self._generation.copy_(generation)
+        self._generations.load_state(self.slots, state_dict["generations"])
         self._load_policy_state(state_dict["policy"])
 
     def _settings(self) -> dict[str, Any]:
@@ -368,9 +354,6 @@ class SelectionWriter(Writer):
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         return state
 
-    def _allocate(self, tensor: Tensor) -> Tensor:
-        return tensor.share_memory_() if self._shared else tensor
-
     def share_memory_(self) -> SelectionWriter:
         """Move counters and statistics to memory that child processes share.
 
@@ -379,13 +362,12 @@ class SelectionWriter(Writer):
         """
         self._shared = True
         self._counters.share_memory_()
-        if self._generation is not None:
-            self._generation.share_memory_()
+        self._generations.share_memory_()
         return self
 
     def __getstate__(self) -> dict[str, Any]:
         """Refuse to be sent to a child process before there is anything to share."""
-        if get_spawning_popen() is not None and self._generation is None:
+        if get_spawning_popen() is not None and self._generations.stamps is None:
             raise RuntimeError(
                 f"{type(self).__name__} shares its statistics between processes, and "
                 "they take their shape from the first item: extend the buffer once, "

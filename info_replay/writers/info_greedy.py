@@ -200,7 +200,9 @@ class _Scene:
     def __init__(self, writer: InfoGreedyWriter, offer: Offer) -> None:
         self.writer = writer
         self.count = len(offer)
-        self.memory = writer._stored(slice(0, len(writer.slots)), offer.posterior)
+        self.memory = writer._knowledge.stored(
+            writer.slots, slice(0, len(writer.slots)), offer.posterior
+        )
         self.targets = torch.cat([offer.targets, self.memory[1]])
         self.batch = CandidateBatch(
             offer.posterior.statistics,

@@ -121,6 +121,8 @@ class InfoReservoirWriter(InformationWriter):
         row = plan.owner(slot)
         if row is not None:
             return batch.representation[row : row + 1], offer.targets[row : row + 1]
-        features, targets = self._stored(slice(slot, slot + 1), offer.posterior)
+        features, targets = self._knowledge.stored(
+            self.slots, slice(slot, slot + 1), offer.posterior
+        )
         plan.old.append((features, targets))
         return offer.posterior.statistics.represent(features), targets

@@ -32,14 +32,12 @@ from info_replay.writers.entries import (
     refuse_labels,
 )
 from info_replay.writers.host import to_host
+from info_replay.writers.knowledge import Knowledge
 from info_replay.writers.offer import Offer, Plan
+from info_replay.writers.sample import Sample
 from info_replay.writers.slots import keep_last
 
 __all__ = ["InformationWriter", "tolerance"]
-
-#: Rows that may be added and subtracted, in units of the capacity, before the
-#: statistics are computed anew, so that rounding never grows.
-_REBUILD_AFTER = 10
 
 # Items that are stored together while the memory fills: their mutual products are
 # factorised, which must not grow with the batch.
@@ -76,7 +74,7 @@ class InformationWriter(SelectionWriter):
         decay: float | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        super().__init__("revision", "changed_rows")
+        super().__init__()
         criterion = MIC() if criterion is None else criterion
         if not isinstance(criterion, Criterion):
             raise TypeError(
@@ -98,22 +96,16 @@ class InformationWriter(SelectionWriter):
         self.target_key = target_key
         self.dtype = dtype
         self.moments = RunningMoments(decay)
-        self._posterior: BayesianLinearPosterior | None = None
-        self._class_row: Tensor | None = None  # 0, 1, ..., K - 1
-        self._seen_features: Tensor | None = None  # the stored ones, when in step
-        self._counters["revision"] = -1
+        self._knowledge = Knowledge(
+            feature_key,
+            target_key,
+            num_classes=num_classes,
+            noise=noise,
+            jitter=jitter,
+            dtype=dtype,
+        )
 
     # -- reading ----------------------------------------------------------------------
-
-    def _encode(self, targets: Tensor) -> Tensor:
-        """Targets as numbers ``(n, K)``: one-hot for labels, all 0 for a wrong one."""
-        if self.num_classes is None:
-            return (targets[:, None] if targets.ndim == 1 else targets).to(self.dtype)
-        if targets.ndim == 2:
-            targets = targets[:, 0]
-        if self._class_row is None or self._class_row.device != targets.device:
-            self._class_row = torch.arange(self.num_classes, device=targets.device)
-        return (targets[:, None] == self._class_row).to(self.dtype)
 
     def _read(self, data: TensorDictBase) -> Offer:
         """Features and targets of a batch; checks all that needs no transfer."""
@@ -124,10 +116,12 @@ class InformationWriter(SelectionWriter):
             targets = read_labels(data, self.target_key)
         device = self.slots.device
         features = features.detach().to(device)
-        encoded = self._encode(targets.detach().to(device))
-        posterior = self._posterior
+        encoded = self._knowledge.encode(targets.detach().to(device))
+        posterior = self._knowledge.posterior
         if posterior is None:
-            posterior = self._make_posterior(features.shape[1], encoded.shape[1])
+            posterior = self._knowledge.make_posterior(
+                self.slots, features.shape[1], encoded.shape[1]
+            )
         elif features.shape[1] != posterior.feature_dim:
             raise ValueError(
                 f"entry {self.feature_key!r} must be {posterior.feature_dim} wide, got "
@@ -139,19 +133,6 @@ class InformationWriter(SelectionWriter):
                 f"got {encoded.shape[1]}"
             )
         return Offer(features, encoded, posterior)
-
-    def _make_posterior(
-        self, feature_dim: int, target_dim: int
-    ) -> BayesianLinearPosterior:
-        return BayesianLinearPosterior(
-            feature_dim,
-            target_dim,
-            noise=self.noise,
-            jitter=self.jitter,
-            max_rows=self.slots.capacity,
-            dtype=self.dtype,
-            device=self.slots.device,
-        )
 
     def _fetch(
         self, offer: Offer, data: TensorDictBase, *scores: Tensor
@@ -203,67 +184,6 @@ class InformationWriter(SelectionWriter):
             "features of the order of 1"
         )
 
-    # -- the posterior ----------------------------------------------------------------
-
-    @property
-    def posterior(self) -> BayesianLinearPosterior | None:
-        """What the memory knows, in step with it; ``None`` before the first item."""
-        self._adopt_brought()
-        if self._posterior is not None:
-            self._keep_in_step()
-        return self._posterior
-
-    @property
-    def _in_step(self) -> bool:
-        return (
-            self._counters["revision"] == self.slots.revision
-            # An entry that was replaced whole leaves the revision as it was.
-            and (
-                self._seen_features is None
-                or self._seen_features is self.slots.leaf(self.feature_key)
-            )
-        )
-
-    def _mark_in_step(self) -> None:
-        self._counters["revision"] = self.slots.revision
-        self._seen_features = self.slots.leaf(self.feature_key)
-
-    def _keep_in_step(self) -> None:
-        """Rebuild the posterior if others wrote to the storage, or for rounding."""
-        posterior = self._posterior
-        assert posterior is not None
-        limit = _REBUILD_AFTER * max(self.slots.capacity, 1000)
-        if self._in_step and self._counters["changed_rows"] < limit:
-            return
-        size = len(self.slots)
-        if size:
-            leaves = self.slots.leaves
-            posterior.rebuild(
-                leaves[self.feature_key][:size],
-                leaves[self.target_key][:size],
-                self._encode,
-            )
-        else:
-            posterior.clear()
-        self._counters["changed_rows"] = 0
-        self._mark_in_step()
-
-    def _keep(self, posterior: BayesianLinearPosterior) -> None:
-        if self._posterior is None:
-            self._posterior = posterior
-            if self._shared:
-                posterior.share_memory_()
-
-    def _stored(
-        self, where: slice | Tensor, posterior: BayesianLinearPosterior
-    ) -> tuple[Tensor, Tensor]:
-        """Normalised features and encoded targets of some slots."""
-        leaves = self.slots.leaves
-        return (
-            posterior.normalise(leaves[self.feature_key][where]),
-            self._encode(leaves[self.target_key][where]),
-        )
-
     # -- deciding ---------------------------------------------------------------------
 
     @abc.abstractmethod
@@ -300,8 +220,7 @@ class InformationWriter(SelectionWriter):
 
         def commit_all() -> None:
             commit()
-            self._keep(offer.posterior)
-            self._learn(offer, plan)
+            self._knowledge.learn(self.slots, offer, plan)
 
         return plan.places, commit_all
 
@@ -342,24 +261,17 @@ class InformationWriter(SelectionWriter):
             offer = self._read(data[block])
             self._add_to_moments(self._score_in_sequence(offer, data[block]))
             offer.posterior.statistics.replace(None, (offer.rows, offer.targets), block)
-            self._keep(offer.posterior)
-        self._mark_in_step()
-
-    def _learn(self, offer: Offer, plan: Plan) -> None:
-        """Bring the statistics in step with what was written."""
-        kept = np.flatnonzero(plan.places >= 0)
-        if kept.size:
-            device = self.slots.device
-            pick = torch.from_numpy(kept).to(device)
-            offer.posterior.statistics.replace(
-                _stack(plan.old),
-                (offer.rows.index_select(0, pick), offer.targets.index_select(0, pick)),
-                torch.from_numpy(plan.places[kept]).to(device),
-            )
-            self._counters["changed_rows"] += len(kept)
-        self._mark_in_step()
+            self._knowledge.keep(offer.posterior)
+        self._knowledge.mark_in_step(self.slots)
 
     # -- for the user -----------------------------------------------------------------
+
+    @property
+    def posterior(self) -> BayesianLinearPosterior | None:
+        """What the memory knows, in step with it; ``None`` before the first item."""
+        self._adopt_brought()
+        self._knowledge.catch_up(self.slots)
+        return self._knowledge.posterior
 
     def score(self, data: TensorDictBase) -> Tensor:
         """The criterion of items against the memory as it is; changes nothing.
@@ -397,8 +309,13 @@ class InformationWriter(SelectionWriter):
         """
         if data.batch_dims and not len(data):
             return
-        features, slots, live = self._read_sample(data)
-        places = keep_last(np.where(live, slots, -1))
+        sample = Sample(data, self.feature_key, self.slots)
+        packed = to_host(sample.pack(self._generations.stamps))
+        places = keep_last(sample.live_slots(packed))
+        features = sample.features
+        if not packed[0] <= self._largest_feature:
+            refuse_infinite(features, self.feature_key)
+            self._refuse_large(packed[0])
         rows = np.flatnonzero(places >= 0)
         if not rows.size:
             return
@@ -406,143 +323,38 @@ class InformationWriter(SelectionWriter):
         index = torch.from_numpy(places[rows]).to(device)
         if len(rows) < len(features):
             features = features.index_select(0, torch.from_numpy(rows).to(device))
-        leaves = self.slots.leaves
-        posterior = self._posterior if self._in_step else None
-        if posterior is not None and (
-            posterior.form == "primal" and 2 * len(rows) >= len(self.slots)
-        ):
-            # Where most of the memory changes, starting again is cheaper than the
-            # difference, and exact.
-            posterior = None
-        old = (
-            None
-            if posterior is None
-            else leaves[self.feature_key].index_select(0, index)
-        )
-        self.slots.write_leaf(self.feature_key, index, features)
-        if posterior is not None and old is not None:
-            targets = self._encode(leaves[self.target_key].index_select(0, index))
-            posterior.refresh(old, features, targets, rows=index)
-            self._counters["changed_rows"] += len(rows)
-            self._mark_in_step()
-
-    def _read_sample(
-        self, data: TensorDictBase
-    ) -> tuple[Tensor, NDArray[np.int64], NDArray[np.bool_]]:
-        """Features, slots and which slots still hold what was sampled, checked."""
-        if not data.batch_dims:
-            data = data.unsqueeze(0)
-        index = data.get("index", None)
-        if index is None:
-            raise KeyError(
-                "missing entry 'index': features are written back to the slots that "
-                "sample() took them from"
-            )
-        features = data.get(self.feature_key, None)
-        if features is None:
-            raise KeyError(f"missing entry {self.feature_key!r}: the new features")
-        size = len(self.slots)
-        if not size:
-            raise IndexError("the memory is empty: there is nothing to write back to")
-        leaf = self.slots.leaves[self.feature_key]
-        if features.dtype != leaf.dtype:
-            raise TypeError(
-                f"entry {self.feature_key!r} must be of type {leaf.dtype}, got "
-                f"{features.dtype}"
-            )
-        if features.shape != (len(index), *leaf.shape[1:]):
-            raise ValueError(
-                f"entry {self.feature_key!r} must have the shape "
-                f"{(len(index), *leaf.shape[1:])}, got {tuple(features.shape)}"
-            )
-        device = self.slots.device
-        index = _first_column(index).to(device)
-        features = features.detach().to(device)
-        largest = torch.linalg.vector_norm(features, torch.inf).double()
-        parts = [largest[None], index.double()]
-        captured = data.get("index_generation", None)
-        if captured is not None and self._generation is not None:
-            known = self._generation.index_select(0, index.clamp(0, size - 1).long())
-            parts.append((known == _first_column(captured).to(device)).double())
-        packed = to_host(torch.cat(parts))
-        slots = packed[1 : len(index) + 1].astype(np.int64)
-        wrong = np.flatnonzero((slots < 0) | (slots >= size))
-        if wrong.size:
-            raise IndexError(
-                f"entry 'index' must hold slots from 0 to {size - 1}, got "
-                f"{slots[wrong[0]]} for item {wrong[0]}"
-            )
-        if not packed[0] <= self._largest_feature:
-            refuse_infinite(features, self.feature_key)
-            self._refuse_large(packed[0])
-        live = packed[len(index) + 1 :] != 0
-        return features, slots, live if live.size else np.ones(len(slots), dtype=bool)
+        self._knowledge.write_back(self.slots, index, features)
 
     # -- emptying, saving and sharing -------------------------------------------------
 
     def _forget_statistics(self) -> None:
         self.moments.clear()
-        if self._posterior is not None:
-            self._posterior.clear()
-        self._counters["changed_rows"] = 0
-        # The storage is emptied after its writer: the next use finds it changed.
-        self._counters["revision"] = -1
+        self._knowledge.clear()
 
     def _policy_state(self) -> dict[str, Any]:
         return {
             "moments": self.moments.state_dict(),
-            "posterior": None
-            if self._posterior is None
-            else self._posterior.state_dict(),
-            "in_step": self._in_step,
+            "knowledge": self._knowledge.state_dict(self.slots),
         }
 
     def _load_policy_state(self, state: dict[str, Any]) -> None:
         self.moments.load_state_dict(state["moments"])
-        saved = state["posterior"]
-        if saved is None:
-            self._posterior = None
-        else:
-            posterior = self._posterior or self._make_posterior(
-                saved["feature_dim"], saved["target_dim"]
-            )
-            self._keep(posterior)
-            posterior.load_state_dict(saved)
-        self._counters["revision"] = self.slots.revision if state["in_step"] else -1
-        self._seen_features = None
+        self._knowledge.load_state_dict(self.slots, state["knowledge"])
 
     def _policy_settings(self) -> dict[str, Any]:
-        posterior = self._posterior
+        posterior = self._knowledge.posterior
         return {
             "num_classes": -1 if self.num_classes is None else self.num_classes,
             "feature_dim": None if posterior is None else posterior.feature_dim,
             "target_dim": None if posterior is None else posterior.target_dim,
         }
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave the stored features out: the twin has its own."""
-        return {**super().__getstate__(), "_seen_features": None}
-
     def share_memory_(self) -> InformationWriter:
         """Move moments and posterior to shared memory, too."""
         super().share_memory_()
         self.moments.share_memory_()
-        if self._posterior is not None:
-            self._posterior.share_memory_()
+        self._knowledge.share_memory_()
         return self
-
-
-def _stack(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
-    """Rows and targets of several items in one pair of tensors."""
-    if not pairs:
-        return None
-    rows, targets = zip(*pairs, strict=True)
-    return torch.cat(rows), torch.cat(targets)
-
-
-def _first_column(index: Tensor) -> Tensor:
-    """Slots ``(n,)`` of a sample; TorchRL expands them to the batch's dimensions."""
-    return index if index.ndim == 1 else index.reshape(len(index), -1)[:, 0]
 
 
 def tolerance(threshold: ArrayLike, dtype: torch.dtype) -> NDArray[np.float64]:

@@ -1,0 +1,225 @@
+"""What the memory knows, in step with what is in its slots: :class:`Knowledge`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from tensordict.utils import NestedKey
+from torch import Tensor
+
+from info_replay.posterior import BayesianLinearPosterior
+from info_replay.writers.host import Counters
+from info_replay.writers.offer import Offer, Plan
+from info_replay.writers.slots import Slots
+
+__all__ = ["Knowledge"]
+
+#: Rows that may be added and subtracted, in units of the capacity, before the
+#: statistics are computed anew, so that rounding never grows.
+_REBUILD_AFTER = 10
+
+
+class Knowledge:
+    """A posterior of the features and targets in the slots of a storage.
+
+    It follows what its writer stores by rank-one updates, and notices when somebody
+    else wrote to the storage: then it starts again from what is there.
+
+    Args:
+        feature_key: entry that holds the features.
+        target_key: entry that holds the targets.
+        num_classes: targets are labels of that many classes; ``None`` for numbers.
+        noise: ``sigma`` of the Bayesian model.
+        jitter: ``c`` of the Bayesian model.
+        dtype: floating type of the statistics.
+
+    Attributes:
+        posterior: the model, ``None`` before the first item; it may be out of step.
+    """
+
+    def __init__(
+        self,
+        feature_key: NestedKey,
+        target_key: NestedKey,
+        *,
+        num_classes: int | None,
+        noise: float,
+        jitter: float,
+        dtype: torch.dtype,
+    ) -> None:
+        self.feature_key = feature_key
+        self.target_key = target_key
+        self.num_classes = num_classes
+        self.noise = noise
+        self.jitter = jitter
+        self.dtype = dtype
+        self.posterior: BayesianLinearPosterior | None = None
+        self._counters = Counters("revision", "changed_rows")
+        self._counters["revision"] = -1
+        self._shared = False
+        self._class_row: Tensor | None = None  # 0, 1, ..., K - 1
+        self._seen_features: Tensor | None = None  # the stored ones, when in step
+
+    def encode(self, targets: Tensor) -> Tensor:
+        """Targets as numbers ``(n, K)``: one-hot for labels, all 0 for a wrong one."""
+        if self.num_classes is None:
+            return (targets[:, None] if targets.ndim == 1 else targets).to(self.dtype)
+        if targets.ndim == 2:
+            targets = targets[:, 0]
+        if self._class_row is None or self._class_row.device != targets.device:
+            self._class_row = torch.arange(self.num_classes, device=targets.device)
+        return (targets[:, None] == self._class_row).to(self.dtype)
+
+    def make_posterior(
+        self, slots: Slots, feature_dim: int, target_dim: int
+    ) -> BayesianLinearPosterior:
+        """A posterior without rows, for a memory of these slots."""
+        return BayesianLinearPosterior(
+            feature_dim,
+            target_dim,
+            noise=self.noise,
+            jitter=self.jitter,
+            max_rows=slots.capacity,
+            dtype=self.dtype,
+            device=slots.device,
+        )
+
+    def keep(self, posterior: BayesianLinearPosterior) -> None:
+        """Take a posterior, if there is none yet."""
+        if self.posterior is None:
+            self.posterior = posterior
+            if self._shared:
+                posterior.share_memory_()
+
+    def in_step(self, slots: Slots) -> bool:
+        """Whether nobody else wrote to the storage."""
+        return (
+            self._counters["revision"] == slots.revision
+            # An entry that was replaced whole leaves the revision as it was.
+            and (
+                self._seen_features is None
+                or self._seen_features is slots.leaf(self.feature_key)
+            )
+        )
+
+    def mark_in_step(self, slots: Slots) -> None:
+        """Note that the posterior is that of the slots as they are."""
+        self._counters["revision"] = slots.revision
+        self._seen_features = slots.leaf(self.feature_key)
+
+    def catch_up(self, slots: Slots) -> None:
+        """Rebuild the posterior if others wrote to the storage, or for rounding."""
+        if self.posterior is None:
+            return
+        limit = _REBUILD_AFTER * max(slots.capacity, 1000)
+        if self.in_step(slots) and self._counters["changed_rows"] < limit:
+            return
+        size = len(slots)
+        if size:
+            leaves = slots.leaves
+            self.posterior.rebuild(
+                leaves[self.feature_key][:size],
+                leaves[self.target_key][:size],
+                self.encode,
+            )
+        else:
+            self.posterior.clear()
+        self._counters["changed_rows"] = 0
+        self.mark_in_step(slots)
+
+    def stored(
+        self, slots: Slots, where: slice | Tensor, posterior: BayesianLinearPosterior
+    ) -> tuple[Tensor, Tensor]:
+        """Normalised features and encoded targets of some slots."""
+        leaves = slots.leaves
+        return (
+            posterior.normalise(leaves[self.feature_key][where]),
+            self.encode(leaves[self.target_key][where]),
+        )
+
+    def learn(self, slots: Slots, offer: Offer, plan: Plan) -> None:
+        """Follow what was written: the rows of a batch in the slots of a plan."""
+        self.keep(offer.posterior)
+        kept = np.flatnonzero(plan.places >= 0)
+        if kept.size:
+            pick = torch.from_numpy(kept).to(slots.device)
+            offer.posterior.statistics.replace(
+                _stack(plan.old),
+                (offer.rows.index_select(0, pick), offer.targets.index_select(0, pick)),
+                torch.from_numpy(plan.places[kept]).to(slots.device),
+            )
+            self._counters["changed_rows"] += len(kept)
+        self.mark_in_step(slots)
+
+    def write_back(self, slots: Slots, index: Tensor, features: Tensor) -> None:
+        """Write new features to some slots, all different, and follow."""
+        posterior = self.posterior if self.in_step(slots) else None
+        if (
+            posterior is None
+            # Where most of the memory changes, starting again is cheaper than the
+            # difference, and exact.
+            or (posterior.form == "primal" and 2 * len(index) >= len(slots))
+        ):
+            slots.write_leaf(self.feature_key, index, features)
+            return
+        leaves = slots.leaves
+        old = leaves[self.feature_key].index_select(0, index)
+        targets = self.encode(leaves[self.target_key].index_select(0, index))
+        slots.write_leaf(self.feature_key, index, features)
+        posterior.refresh(old, features, targets, rows=index)
+        self._counters["changed_rows"] += len(index)
+        self.mark_in_step(slots)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self.posterior is not None:
+            self.posterior.clear()
+        self._counters["changed_rows"] = 0
+        # The storage is emptied after its writer: the next use finds it changed.
+        self._counters["revision"] = -1
+
+    def state_dict(self, slots: Slots) -> dict[str, Any]:
+        """The posterior to the bit, and whether it is in step."""
+        return {
+            "posterior": None
+            if self.posterior is None
+            else self.posterior.state_dict(),
+            "in_step": self.in_step(slots),
+            "changed_rows": self._counters["changed_rows"],
+        }
+
+    def load_state_dict(self, slots: Slots, state: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict`, the storage being restored already."""
+        saved = state["posterior"]
+        if saved is None:
+            self.posterior = None
+        else:
+            posterior = self.posterior or self.make_posterior(
+                slots, saved["feature_dim"], saved["target_dim"]
+            )
+            self.keep(posterior)
+            posterior.load_state_dict(saved)
+        self._counters["changed_rows"] = state["changed_rows"]
+        self._counters["revision"] = slots.revision if state["in_step"] else -1
+        self._seen_features = None
+
+    def share_memory_(self) -> None:
+        """Move the posterior to memory that child processes share."""
+        self._shared = True
+        self._counters.share_memory_()
+        if self.posterior is not None:
+            self.posterior.share_memory_()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the stored features out: the twin has its own."""
+        return {**self.__dict__, "_seen_features": None}
+
+
+def _stack(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
+    """Rows and targets of several items in one pair of tensors."""
+    if not pairs:
+        return None
+    rows, targets = zip(*pairs, strict=True)
+    return torch.cat(rows), torch.cat(targets)

@@ -1,0 +1,116 @@
+"""A sample on its way back to the memory: :class:`Sample`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
+from torch import Tensor
+
+from info_replay.writers.slots import Slots
+
+__all__ = ["Sample"]
+
+
+class Sample:
+    """New features, and the slots that they belong to.
+
+    Args:
+        data: what ``sample()`` gave, with new features.
+        feature_key: entry that holds them.
+        slots: where they go.
+
+    Attributes:
+        features: shape ``(n, d0)``, on the storage's device.
+
+    Raises:
+        KeyError: if the slots or the features are missing.
+        TypeError: if the features are of another type than the stored ones.
+        ValueError: if they have another shape.
+        IndexError: if the memory is empty.
+    """
+
+    def __init__(
+        self, data: TensorDictBase, feature_key: NestedKey, slots: Slots
+    ) -> None:
+        if not data.batch_dims:
+            data = data.unsqueeze(0)
+        index = data.get("index", None)
+        if index is None:
+            raise KeyError(
+                "missing entry 'index': features are written back to the slots that "
+                "sample() took them from"
+            )
+        features = data.get(feature_key, None)
+        if features is None:
+            raise KeyError(f"missing entry {feature_key!r}: the new features")
+        self._size = len(slots)
+        leaf = slots.leaf(feature_key)
+        if not self._size or leaf is None:
+            raise IndexError("the memory is empty: there is nothing to write back to")
+        if features.dtype != leaf.dtype:
+            raise TypeError(
+                f"entry {feature_key!r} must be of type {leaf.dtype}, got "
+                f"{features.dtype}"
+            )
+        if features.shape != (len(index), *leaf.shape[1:]):
+            raise ValueError(
+                f"entry {feature_key!r} must have the shape "
+                f"{(len(index), *leaf.shape[1:])}, got {tuple(features.shape)}"
+            )
+        self.features: Tensor = features.detach().to(slots.device)
+        self._index = _first_column(index).to(slots.device)
+        generation = data.get("index_generation", None)
+        self._generation: Tensor | None = (
+            None if generation is None else _first_column(generation).to(slots.device)
+        )
+
+    def pack(self, generation: Tensor | None) -> Tensor:
+        """All that the host must know, for one transfer.
+
+        Args:
+            generation: of every slot, if slots have been written.
+
+        Returns:
+            The largest absolute value of a feature, the slots, and for each whether it
+            still holds what was sampled (left out where that is not known).
+        """
+        largest = torch.linalg.vector_norm(self.features, torch.inf).double()
+        parts = [largest[None], self._index.double()]
+        if self._generation is not None and generation is not None:
+            places = self._index.clamp(0, self._size - 1).long()
+            known = generation.index_select(0, places)
+            parts.append((known == self._generation).double())
+        return torch.cat(parts)
+
+    def live_slots(self, packed: NDArray[Any]) -> NDArray[np.int64]:
+        """The slot of each row, -1 where it holds another item by now.
+
+        Args:
+            packed: what :meth:`pack` gave, on the host.
+
+        Returns:
+            Slots, shape ``(n,)``.
+
+        Raises:
+            IndexError: if a slot is not in use.
+        """
+        count = len(self.features)
+        slots = packed[1 : count + 1].astype(np.int64)
+        wrong = np.flatnonzero((slots < 0) | (slots >= self._size))
+        if wrong.size:
+            raise IndexError(
+                f"entry 'index' must hold slots from 0 to {self._size - 1}, got "
+                f"{slots[wrong[0]]} for item {wrong[0]}"
+            )
+        live = packed[count + 1 :]
+        return np.where(live != 0, slots, -1) if live.size else slots
+
+
+def _first_column(index: Tensor) -> Tensor:
+    """Slots ``(n,)`` of a sample; TorchRL expands them to the batch's dimensions."""
+    return index if index.ndim == 1 else index.reshape(len(index), -1)[:, 0]
