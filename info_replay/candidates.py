@@ -17,6 +17,10 @@ from info_replay.statistics import Statistics
 
 __all__ = ["CandidateBatch"]
 
+# Rank-one changes after which a batch should be set up anew. Each costs digits where a
+# point of high leverage leaves a small memory; setting up costs a factorisation.
+_CHANGES = 4
+
 
 class CandidateBatch:
     """Leverages and residuals of points, kept right while the memory changes.
@@ -44,6 +48,15 @@ class CandidateBatch:
         self._changes = 0
         self._directions: Tensor | None = None
         self._gains: Tensor | None = None
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether so much has changed that rounding calls for a fresh start."""
+        return self._changes >= _CHANGES
+
+    def represent(self, features: Tensor) -> Tensor:
+        """Representations ``(m, D)`` of other points' normalised features."""
+        return self._statistics.represent(features)
 
     @property
     def squared_error(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -132,8 +133,8 @@ class InfoGreedyWriter(InformationWriter):
             if not self.reservoir or draws[row] * reservoir_count < capacity:
                 if plan.owner(slot) is None:
                     plan.old.append(scene.stored(slot))
-                scene.swap(row, slot)
                 plan.put(row, slot)
+                scene.swap(row, slot, plan)
 
         def commit() -> None:
             self.moments.update(tested[0])
@@ -204,11 +205,9 @@ class _Scene:
             writer.slots, slice(0, len(writer.slots)), offer.posterior
         )
         self.targets = torch.cat([offer.targets, self.memory[1]])
-        self.batch = CandidateBatch(
-            offer.posterior.statistics,
-            torch.cat([offer.rows, self.memory[0]]),
-            self.targets,
-        )
+        self.offer = offer
+        self.rows = torch.cat([offer.rows, self.memory[0]])
+        self.batch = CandidateBatch(offer.posterior.statistics, self.rows, self.targets)
 
     def stored(self, slot: int) -> tuple[Tensor, Tensor]:
         """Normalised features and target that a slot had before the batch."""
@@ -275,10 +274,15 @@ class _Scene:
         )
         return scores, learnabilities, choice
 
-    def swap(self, row: int, slot: int) -> None:
-        """Store an item of the batch in a slot of the memory."""
-        batch, place = self.batch, self.count + slot
+    def swap(self, row: int, slot: int, plan: Plan) -> None:
+        """Store an item of the batch in a slot of the memory, as the plan has it."""
+        place = self.count + slot
         pair = [row, place]
-        batch.change(batch.representation[pair], self.targets[pair], (1, -1))
+        self.batch.change(self.batch.representation[pair], self.targets[pair], (1, -1))
+        self.batch.copy_row(row, place)
         self.targets[place] = self.targets[row]
-        batch.copy_row(row, place)
+        self.rows[place] = self.rows[row]
+        if self.batch.is_worn:
+            statistics = copy.deepcopy(self.offer.posterior.statistics)
+            self.offer.apply(plan, statistics)
+            self.batch = CandidateBatch(statistics, self.rows, self.targets)

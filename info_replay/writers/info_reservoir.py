@@ -101,7 +101,9 @@ class InfoReservoirWriter(InformationWriter):
                 slot, row = int(slots[final - 1]), start - 1
                 gone = self._holder(batch, offer, plan, slot)
                 plan.put(row, slot)
-                if start < len(offer):
+                if batch.is_worn:
+                    batch = offer.candidates(plan)
+                elif start < len(offer):
                     batch.change(
                         torch.cat([batch.representation[row:start], gone[0]]),
                         torch.cat([offer.targets[row:start], gone[1]]),
@@ -125,4 +127,4 @@ class InfoReservoirWriter(InformationWriter):
             self.slots, slice(slot, slot + 1), offer.posterior
         )
         plan.old.append((features, targets))
-        return offer.posterior.statistics.represent(features), targets
+        return batch.represent(features), targets

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from tensordict.utils import NestedKey
 from torch import Tensor
@@ -142,15 +141,7 @@ class Knowledge:
     def learn(self, slots: Slots, offer: Offer, plan: Plan) -> None:
         """Follow what was written: the rows of a batch in the slots of a plan."""
         self.keep(offer.posterior)
-        kept = np.flatnonzero(plan.places >= 0)
-        if kept.size:
-            pick = torch.from_numpy(kept).to(slots.device)
-            offer.posterior.statistics.replace(
-                _stack(plan.old),
-                (offer.rows.index_select(0, pick), offer.targets.index_select(0, pick)),
-                torch.from_numpy(plan.places[kept]).to(slots.device),
-            )
-            self._counters["changed_rows"] += len(kept)
+        self._counters["changed_rows"] += offer.apply(plan, offer.posterior.statistics)
         self.mark_in_step(slots)
 
     def write_back(self, slots: Slots, index: Tensor, features: Tensor) -> None:
@@ -215,11 +206,3 @@ class Knowledge:
     def __getstate__(self) -> dict[str, Any]:
         """Leave the stored features out: the twin has its own."""
         return {**self.__dict__, "_seen_features": None}
-
-
-def _stack(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
-    """Rows and targets of several items in one pair of tensors."""
-    if not pairs:
-        return None
-    rows, targets = zip(*pairs, strict=True)
-    return torch.cat(rows), torch.cat(targets)

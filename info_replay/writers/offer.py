@@ -6,6 +6,8 @@ its items are given.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
 from info_replay.posterior import BayesianLinearPosterior
+from info_replay.statistics import Statistics
 
 __all__ = ["Offer", "Plan"]
 
@@ -43,9 +46,29 @@ class Offer:
         """Number of items."""
         return len(self.features)
 
-    def candidates(self) -> CandidateBatch:
-        """The items, held against the memory as it is."""
-        return CandidateBatch(self.posterior.statistics, self.rows, self.targets)
+    def candidates(self, plan: Plan | None = None) -> CandidateBatch:
+        """The items, held against the memory as it is, or as a plan will leave it."""
+        statistics = self.posterior.statistics
+        if plan is not None:
+            statistics = copy.deepcopy(statistics)
+            self.apply(plan, statistics)
+        return CandidateBatch(statistics, self.rows, self.targets)
+
+    def apply(self, plan: Plan, statistics: Statistics) -> int:
+        """Bring statistics to what a plan writes.
+
+        Returns:
+            The number of rows that it writes.
+        """
+        kept = np.flatnonzero(plan.places >= 0)
+        if kept.size:
+            pick = torch.from_numpy(kept).to(self.rows.device)
+            statistics.replace(
+                plan.old_rows(),
+                (self.rows.index_select(0, pick), self.targets.index_select(0, pick)),
+                torch.from_numpy(plan.places[kept]).to(self.rows.device),
+            )
+        return len(kept)
 
     def checksums(self) -> Tensor:
         """The largest absolute value of a feature, and the sum of the targets.
@@ -77,6 +100,13 @@ class Plan:
     def empty(cls, count: int) -> Plan:
         """A plan in which no row has a slot yet."""
         return cls(np.full(count, -1, dtype=np.int64))
+
+    def old_rows(self) -> tuple[Tensor, Tensor] | None:
+        """All of ``old`` in one pair of tensors."""
+        if not self.old:
+            return None
+        rows, targets = zip(*self.old, strict=True)
+        return torch.cat(rows), torch.cat(targets)
 
     def owner(self, slot: int) -> int | None:
         """The row of this batch that took a slot over, if one did."""

@@ -15,6 +15,7 @@ from torchrl.data import (
     LazyTensorStorage,
     ListStorage,
     TensorDictReplayBuffer,
+    TensorStorage,
 )
 
 from info_replay import (
@@ -268,6 +269,24 @@ def test_there_must_be_one_weight_an_item() -> None:
     assert_refused(pair, misuse, ValueError, "one weight an item", "(12, 3)", "(12,)")
 
 
+@pytest.mark.parametrize(
+    ("policy", "key", "value"),
+    [("wrs", "logits", math.nan)]
+    + [(policy, "target", -1) for policy in LABELLED]
+    + [(policy, "feature", math.nan) for policy in INFORMATION],
+)
+def test_a_storage_that_brings_bad_items_along_is_refused(
+    policy: str, key: str, value: float
+) -> None:
+    storage = TensorStorage(spoiled(key, value, row=500, count=600))
+    buffer = make_buffer(policy, storage=storage)
+    before = complete_state(buffer)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="item 500"):
+            buffer.extend(make_stream(5))
+        assert differences(before, complete_state(buffer)) == []
+
+
 # -- shapes, types and keys -----------------------------------------------------------
 
 
@@ -326,6 +345,20 @@ def test_every_item_has_the_keys_of_the_first(policy: str, age: str) -> None:
         "'reward'",
         "feature",
     )
+
+
+@pytest.mark.parametrize("age", ["filling", "full"])
+@for_each_policy
+def test_a_memory_map_drops_what_it_has_no_place_for(policy: str, age: str) -> None:
+    """As TorchRL's locked storages do."""
+    buffer = make_buffer(policy, storage=LazyMemmapStorage(CAPACITY))
+    twin = make_buffer(policy)
+    for each in (buffer, twin):
+        play(each, make_stream(LIFE[age]), CHUNK)
+    batch = make_stream(12, seed=1)
+    slots = buffer.extend(batch.clone().set("reward", torch.zeros(12)))
+    assert torch.equal(slots, twin.extend(batch))
+    assert differences(buffer[:], twin[:]) == []
 
 
 @pytest.mark.parametrize("age", ["filling", "full"])

@@ -10,12 +10,14 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tensordict import TensorDict
 from torch import Tensor
 from torchrl.data import (
     LazyMemmapStorage,
@@ -371,6 +373,50 @@ def test_a_state_that_was_taken_can_be_taken_again(policy: str, storage: str) ->
     logs.append(play(buffer, stream[40:]))
     assert differences(logs[0], logs[1]) == []
     assert differences(logs[0], logs[2]) == []
+
+
+def make_large_batch(number: int) -> TensorDict:
+    """Items that take long to copy and tell in every place which item they are."""
+    batch = make_stream(16, seed=number)
+    batch["id"] = torch.arange(16) + 16 * number
+    batch["observation"] = batch["id"][:, None].float().repeat(1, 20_000)
+    return batch
+
+
+@pytest.mark.parametrize("way", ["state_dict", "dumps"])
+@for_each_policy
+def test_a_save_while_another_thread_writes_is_of_one_moment(
+    policy: str, way: str, tmp_path: Path
+) -> None:
+    capacity, batches = 128, 30
+    buffer = make_buffer(policy, capacity)
+    # The memory is full from the start, so that every save takes long.
+    for number in range(capacity // 16):
+        buffer.extend(make_large_batch(number))
+
+    def write() -> None:
+        for number in range(capacity // 16, batches):
+            buffer.extend(make_large_batch(number))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    saved = []
+    while writer.is_alive() and len(saved) < 3:
+        if way == "state_dict":
+            saved.append(buffer.state_dict())
+        else:
+            saved.append(tmp_path / str(len(saved)))
+            buffer.dumps(saved[-1])
+    writer.join()
+    for state in saved:
+        twin = make_buffer(policy, capacity)
+        twin.load_state_dict(state) if way == "state_dict" else twin.loads(state)
+        memory = twin[:]
+        ids = memory["id"].float()[:, None]
+        assert bool((memory["observation"] == ids).all())
+        for number in range(twin.write_count // 16, batches):
+            twin.extend(make_large_batch(number))
+        assert torch.equal(twin[:]["id"], buffer[:]["id"])
 
 
 @for_each_policy
