@@ -13,6 +13,7 @@ metric in which ``h^T A^-1 h' = <x(h), x(h')>`` and ``h^T A^-1 b = <x(h), mean>`
 from __future__ import annotations
 
 import abc
+import copy
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,14 @@ class Statistics(abc.ABC):
         self._version.share_memory_()
         for tensor in self.tensors().values():
             tensor.share_memory_()
+
+    def clone(self) -> Statistics:
+        """An independent copy, on the same device."""
+        twin = copy.copy(self)
+        twin._version = HostArray(self._version.array)
+        for name, tensor in self.tensors().items():
+            setattr(twin, f"_{name}", tensor.clone())
+        return twin
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Copy state in."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -283,6 +282,6 @@ class _Scene:
         self.targets[place] = self.targets[row]
         self.rows[place] = self.rows[row]
         if self.batch.is_worn:
-            statistics = copy.deepcopy(self.offer.posterior.statistics)
+            statistics = self.offer.posterior.statistics.clone()
             self.offer.apply(plan, statistics)
             self.batch = CandidateBatch(statistics, self.rows, self.targets)

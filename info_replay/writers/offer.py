@@ -6,8 +6,6 @@ its items are given.
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -50,7 +48,7 @@ class Offer:
         """The items, held against the memory as it is, or as a plan will leave it."""
         statistics = self.posterior.statistics
         if plan is not None:
-            statistics = copy.deepcopy(statistics)
+            statistics = statistics.clone()
             self.apply(plan, statistics)
         return CandidateBatch(statistics, self.rows, self.targets)
 

@@ -591,46 +591,76 @@ KILL = """
         }
         return sorted(found)
 
+    def start_saving():
+        child = os.fork()
+        if child:
+            return child
+        while True:
+            for value in (2, 1):
+                buffers[value].dumps(folder)
+
+    def kill(child):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
     buffers = {value: content(value) for value in (1, 2)}
     started = time.perf_counter()
     buffers[1].dumps(folder)
     duration = time.perf_counter() - started
-    found, interrupted, kills = [], 0, 0
-    while interrupted < 15 and kills < 60:
-        child = os.fork()
-        if not child:
-            while True:
-                for value in (2, 1):
-                    buffers[value].dumps(folder)
+    found, interrupted = [], 0
+    while interrupted < 15 and len(found) < 60:
+        child = start_saving()
         time.sleep(chance.uniform(0, 3) * duration)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        kills += 1
-        snapshots = [path for path in folder.iterdir() if path.is_dir()]
-        interrupted += len(snapshots) > 1
+        kill(child)
+        interrupted += sum(path.is_dir() for path in folder.iterdir()) > 1
         found.append(which())
     buffers[2].dumps(folder)
+    final, left = which(), sum(1 for _ in folder.iterdir())
+    child, meanwhile = start_saving(), []
+    try:
+        for _ in range(40):
+            try:
+                meanwhile.append(which())
+            except Exception as error:
+                meanwhile.append(repr(error))
+    finally:
+        kill(child)
     print(json.dumps({
         "found": found,
         "interrupted": interrupted,
-        "final": which(),
-        "left": sum(1 for _ in folder.iterdir()),
+        "final": final,
+        "left": left,
+        "meanwhile": meanwhile,
         "megabytes": sum(f.stat().st_size for f in folder.rglob("*")) / 2**20,
     }))
 """
 
 
-def test_a_save_that_is_killed_leaves_the_old_one_or_the_new_one(
-    tmp_path: Path,
-) -> None:
-    done = run_script(KILL, tmp_path)
-    report = json.loads(done.stdout.splitlines()[-1])
-    assert report["interrupted"] >= 15
+@pytest.fixture(scope="module")
+def saving(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What was found on disk after kills, and while another process saved."""
+    done = run_script(KILL, tmp_path_factory.mktemp("kill"))
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert report["megabytes"] > 3
-    assert all(found in ([1], [2]) for found in report["found"])
-    # The next save cleans up what the killed ones left: a snapshot and its name stay.
-    assert report["final"] == [2]
-    assert report["left"] == 2
+    return report
+
+
+def test_a_save_that_is_killed_leaves_the_old_one_or_the_new_one(
+    saving: dict[str, Any],
+) -> None:
+    assert saving["interrupted"] >= 15
+    assert [found for found in saving["found"] if found not in ([1], [2])] == []
+
+
+def test_the_next_save_cleans_up_what_killed_ones_left(saving: dict[str, Any]) -> None:
+    assert saving["final"] == [2]
+    assert saving["left"] == 2  # a snapshot and the file that names it
+
+
+def test_a_save_can_be_loaded_while_the_next_one_is_written(
+    saving: dict[str, Any],
+) -> None:
+    assert [found for found in saving["meanwhile"] if found not in ([1], [2])] == []
 
 
 def test_leftovers_of_a_killed_save_do_not_matter_and_are_cleaned(

@@ -47,9 +47,10 @@ def test_numbers_are_the_same_if_asked_for_twice():
     assert np.array_equal(stream.uniforms(5, 10, 20), first)
 
 
-def test_seeds_have_numbers_of_their_own():
+@pytest.mark.parametrize("pair", [(0, 1), (1, 2), (2**63 - 2, 2**63 - 1)])
+def test_seeds_have_numbers_of_their_own(pair):
     stream = RandomStream()
-    first, second = (stream.uniforms(seed, 0, 1000)[:, 0] for seed in (1, 2))
+    first, second = (stream.uniforms(seed, 0, 1000)[:, 0] for seed in pair)
     assert not np.isin(first, second).any()
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.1
 

@@ -131,7 +131,7 @@ cases = st.builds(
     case=cases,
     count=st.integers(1, 50),
     feature_dim=st.integers(2, 20),
-    scale=st.sampled_from([0.1, 1.0]),
+    scale=st.sampled_from([0.1, 1.0, 10.0]),
     data=st.data(),
 )
 @examples(100)

@@ -122,7 +122,7 @@ def check_against_algorithm_1(
     feature_dim=st.integers(1, 40),
     num_outputs=st.integers(1, 3),
     distinct=st.sampled_from([None, None, 1, 7]),
-    scale=st.sampled_from([0.1, 1.0]),
+    scale=st.sampled_from([0.1, 1.0, 10.0]),
     data=st.data(),
 )
 @examples(100)

@@ -66,7 +66,7 @@ def numbered(count: int, **entries: torch.Tensor) -> TensorDict:
 # -- RS -------------------------------------------------------------------------------
 
 #: Batch size, length of the stream and number of repeats.
-STREAMS = [(1, 40, 400), (10, 100, 1000), (128, 1280, 600), (1000, 3000, 600)]
+STREAMS = [(1, 40, 300), (10, 100, 1000), (128, 1280, 600), (1000, 3000, 600)]
 
 
 def frozen_reservoir(
