@@ -147,10 +147,10 @@ def main() -> None:
     past = stream(1000, batches=8)
     for _ in range(20):
         lean.extend(next(past))
-    paper.storage, paper.size = lean.storage, lean.size
+    paper.storage, paper.size = lean.storage.clone(), lean.size
     paper.reservoir_count, paper.seen = lean.reservoir_count, lean.seen
     paper.mean = lean.mean
-    paper.a, paper.b = torch.linalg.inv(lean.inverse), lean.b.clone()
+    paper.a, paper.b = lean.a.clone(), lean.b.clone()
     times = medians(
         {
             "batch": (offer, plain.extend),

@@ -120,8 +120,14 @@ class ShermanMorrisonInfoRS(PointByPointInfoRS):
 
     def __init__(self, *args: int) -> None:
         super().__init__(*args)
-        self.inverse = torch.eye(self.width, dtype=torch.float64) / self.jitter
+        self.a = self.jitter * torch.eye(self.width, dtype=torch.float64)
+        self.inverse = torch.linalg.inv(self.a)
         self.b = torch.zeros(self.width, self.num_classes, dtype=torch.float64)
+
+    def extend(self, items: TensorDict) -> None:
+        """Offer items one by one; rank-one updates alone would lose all digits."""
+        self.inverse = torch.linalg.inv(self.a)
+        super().extend(items)
 
     def mic(self, h: Tensor, y: Tensor) -> float:
         """Surprise plus learnability in closed form."""
@@ -140,4 +146,5 @@ class ShermanMorrisonInfoRS(PointByPointInfoRS):
         direction = self.inverse @ h
         gain = sign / (1 + sign * float(h @ direction))
         self.inverse -= gain * torch.outer(direction, direction)
+        self.a += sign * torch.outer(h, h)
         self.b += sign * torch.outer(h, y)

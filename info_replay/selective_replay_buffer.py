@@ -147,8 +147,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             update_priority: whether a priority in the batch is handed to the sampler.
 
         Returns:
-            The slot of each item, shape ``(n,)``, -1 where it was not kept. The slots
-            are also set as ``"index"`` of the batch.
+            The slot of each item, shape ``(n,)``, -1 where it was not kept.
         """
         slots: Tensor = super().extend(tensordicts, update_priority=update_priority)
         return slots
@@ -202,17 +201,14 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes out while the buffer is saved.
+        """Keep other threads and processes out while the buffer is saved.
 
-        TorchRL itself waits for prefetched samples and keeps other threads out. A
-        buffer is shared or prefetches, never both, so the locks can't wait in a circle.
+        Pending samples and updates need the replay lock, so they are waited for first.
         """
-        if not self.shared:
-            yield
-            return
-        self.synchronize()
-        with self._replay_lock, self._write_lock:
-            yield
+        with self._futures_lock:
+            self.synchronize()
+            with self._replay_lock, self._write_lock:
+                yield
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`.
@@ -252,9 +248,9 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             FileNotFoundError: if nothing was saved there.
             ValueError: if it does not fit this buffer; nothing is changed then.
         """
-        snapshot = current_snapshot(path)
-        self.writer.check_state(self.writer.read_state(snapshot / "writer"))
-        super().loads(snapshot)
+        with current_snapshot(path) as snapshot:
+            self.writer.check_state(self.writer.read_state(snapshot / "writer"))
+            super().loads(snapshot)
         self._restore_device()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -10,9 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["current_snapshot", "new_snapshot"]
 
@@ -36,7 +40,7 @@ def new_snapshot(path: str | Path) -> Iterator[Path]:
     snapshot.mkdir()
     try:
         yield snapshot
-        for file in snapshot.rglob("*"):
+        for file in (snapshot, *snapshot.rglob("*")):
             _to_disk(file)
         pointer = folder / f".{_POINTER}-{uuid.uuid4().hex}"
         pointer.write_text(snapshot.name)
@@ -46,6 +50,14 @@ def new_snapshot(path: str | Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(snapshot, ignore_errors=True)
         raise
+    with _lock(folder, wait=False) as alone:
+        # While somebody loads, old snapshots stay; the next save clears them away.
+        if alone:
+            _clear(folder, snapshot)
+
+
+def _clear(folder: Path, snapshot: Path) -> None:
+    """Remove all snapshots but one, and what killed saves left."""
     for old in folder.iterdir():
         if old.name.startswith(_PREFIX) and old != snapshot:
             shutil.rmtree(old, ignore_errors=True)
@@ -53,13 +65,14 @@ def new_snapshot(path: str | Path) -> Iterator[Path]:
             old.unlink(missing_ok=True)
 
 
-def current_snapshot(path: str | Path) -> Path:
-    """The folder to load from.
+@contextlib.contextmanager
+def current_snapshot(path: str | Path) -> Iterator[Path]:
+    """The folder to load from; it stays as it is until the block ends.
 
     Args:
         path: the folder of the snapshots, or one that TorchRL's ``dumps`` wrote.
 
-    Returns:
+    Yields:
         The snapshot that counts.
 
     Raises:
@@ -67,11 +80,40 @@ def current_snapshot(path: str | Path) -> Path:
     """
     folder = Path(path).absolute()
     pointer = folder / _POINTER
-    if pointer.exists():
-        return folder / pointer.read_text().strip()
-    if (folder / "buffer_metadata.json").exists():
-        return folder
-    raise FileNotFoundError(f"no replay buffer was saved in {folder}")
+    if not pointer.exists() and not (folder / "buffer_metadata.json").exists():
+        raise FileNotFoundError(f"no replay buffer was saved in {folder}")
+    with _lock(folder, wait=True):
+        yield folder / pointer.read_text().strip() if pointer.exists() else folder
+
+
+@contextlib.contextmanager
+def _lock(folder: Path, *, wait: bool) -> Iterator[bool]:
+    """Lock a folder: for reading, waiting, or for clearing up, if nobody reads.
+
+    The kernel gives the lock back when the process dies. Where there are no such locks
+    (Windows), readers and savers of one folder must not meet.
+
+    Args:
+        folder: what to lock.
+        wait: whether to wait, to read together with others.
+
+    Yields:
+        Whether the lock was had.
+    """
+    if sys.platform == "win32":
+        yield True
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        mode = fcntl.LOCK_SH if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        try:
+            fcntl.flock(descriptor, mode)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
 
 
 def _to_disk(path: Path) -> None:

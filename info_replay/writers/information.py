@@ -148,6 +148,8 @@ class InformationWriter(SelectionWriter):
             self._refuse(offer, data, packed)
             packed = packed[2:]
             offer.checked = True
+        elif not np.isfinite(packed).all():
+            self._refuse_large(float(offer.features.abs().max()))
         parts, start = [], 0
         for score in scores:
             parts.append(packed[start : start + len(score)])
@@ -256,6 +258,7 @@ class InformationWriter(SelectionWriter):
             moments.update(values)
 
     def _adopt(self, data: TensorDictBase) -> None:
+        self._check(data)
         for start in range(0, len(data), _FILL_BLOCK):
             block = slice(start, min(start + _FILL_BLOCK, len(data)))
             offer = self._read(data[block])

@@ -106,7 +106,9 @@ class Knowledge:
     def mark_in_step(self, slots: Slots) -> None:
         """Note that the posterior is that of the slots as they are."""
         self._counters["revision"] = slots.revision
-        self._seen_features = slots.leaf(self.feature_key)
+        self._seen_features = (
+            slots.leaf(self.feature_key) if slots.initialized else None
+        )
 
     def catch_up(self, slots: Slots) -> None:
         """Rebuild the posterior if others wrote to the storage, or for rounding."""
@@ -117,10 +119,9 @@ class Knowledge:
             return
         size = len(slots)
         if size:
-            leaves = slots.leaves
             self.posterior.rebuild(
-                leaves[self.feature_key][:size],
-                leaves[self.target_key][:size],
+                slots.leaf(self.feature_key)[:size],
+                slots.leaf(self.target_key)[:size],
                 self.encode,
             )
         else:
@@ -132,10 +133,9 @@ class Knowledge:
         self, slots: Slots, where: slice | Tensor, posterior: BayesianLinearPosterior
     ) -> tuple[Tensor, Tensor]:
         """Normalised features and encoded targets of some slots."""
-        leaves = slots.leaves
         return (
-            posterior.normalise(leaves[self.feature_key][where]),
-            self.encode(leaves[self.target_key][where]),
+            posterior.normalise(slots.leaf(self.feature_key)[where]),
+            self.encode(slots.leaf(self.target_key)[where]),
         )
 
     def learn(self, slots: Slots, offer: Offer, plan: Plan) -> None:
@@ -155,9 +155,8 @@ class Knowledge:
         ):
             slots.write_leaf(self.feature_key, index, features)
             return
-        leaves = slots.leaves
-        old = leaves[self.feature_key].index_select(0, index)
-        targets = self.encode(leaves[self.target_key].index_select(0, index))
+        old = slots.leaf(self.feature_key).index_select(0, index)
+        targets = self.encode(slots.leaf(self.target_key).index_select(0, index))
         slots.write_leaf(self.feature_key, index, features)
         posterior.refresh(old, features, targets, rows=index)
         self._counters["changed_rows"] += len(index)

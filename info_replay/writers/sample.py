@@ -49,9 +49,9 @@ class Sample:
         if features is None:
             raise KeyError(f"missing entry {feature_key!r}: the new features")
         self._size = len(slots)
-        leaf = slots.leaf(feature_key)
-        if not self._size or leaf is None:
+        if not self._size:
             raise IndexError("the memory is empty: there is nothing to write back to")
+        leaf = slots.leaf(feature_key)
         if features.dtype != leaf.dtype:
             raise TypeError(
                 f"entry {feature_key!r} must be of type {leaf.dtype}, got "

@@ -86,9 +86,10 @@ class Slots:
             if key not in BOOKKEEPING_KEYS
         }
 
-    def leaf(self, key: NestedKey) -> Tensor | None:
-        """One of the stored tensors, ``None`` while there are none."""
-        return self.storage._storage.get(key, None) if self.initialized else None
+    def leaf(self, key: NestedKey) -> Tensor:
+        """One of the stored tensors; the storage must be initialised."""
+        leaf: Tensor = self.storage._storage.get(key)
+        return leaf
 
     def schema(self) -> dict[str, str]:
         """Shape and type of each entry of an item, as text."""
@@ -195,7 +196,7 @@ class Slots:
 
     def write_leaf(self, key: NestedKey, index: Tensor, value: Tensor) -> None:
         """Overwrite one entry of some slots, all different."""
-        leaf = self.leaves[key]
+        leaf = self.leaf(key)
         if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
             value = value.clone()  # a view of the memory itself
         leaf[index] = value

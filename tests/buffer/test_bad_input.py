@@ -56,7 +56,7 @@ def make_pair(
     pair = make_buffer(policy, **options), make_buffer(policy, **options)
     if LIFE[age]:
         for buffer in pair:
-            play(buffer, make_stream(LIFE[age]), CHUNK)
+            play(buffer, make_stream(LIFE[age]), CAPACITY)
     return pair
 
 
@@ -85,7 +85,7 @@ def assert_refused(
     for word in words:
         assert word in str(caught.value)
     assert differences(before, complete_state(buffer)) == []
-    stream = make_stream(3 * CHUNK, seed=2) if stream is None else stream
+    stream = make_stream(2 * CHUNK, seed=2) if stream is None else stream
     log = play(buffer, stream, CHUNK)
     assert differences(log, play(twin, stream, CHUNK)) == []
     assert differences(complete_state(buffer), complete_state(twin)) == []
@@ -190,7 +190,7 @@ def test_regression_targets_must_be_finite(
     )
     if LIFE[age]:
         for buffer in pair:
-            play(buffer, as_regression(make_stream(LIFE[age])), CHUNK)
+            play(buffer, as_regression(make_stream(LIFE[age])), CAPACITY)
     batch = as_regression(make_stream(count, seed=1))
     batch["target"][row, 1] = value
     assert_refused(
@@ -201,7 +201,7 @@ def test_regression_targets_must_be_finite(
         "finite",
         str(value),
         f"item {row}",
-        stream=as_regression(make_stream(3 * CHUNK, seed=2)),
+        stream=as_regression(make_stream(2 * CHUNK, seed=2)),
     )
 
 
@@ -354,7 +354,7 @@ def test_a_memory_map_drops_what_it_has_no_place_for(policy: str, age: str) -> N
     buffer = make_buffer(policy, storage=LazyMemmapStorage(CAPACITY))
     twin = make_buffer(policy)
     for each in (buffer, twin):
-        play(each, make_stream(LIFE[age]), CHUNK)
+        play(each, make_stream(LIFE[age]), CAPACITY)
     batch = make_stream(12, seed=1)
     slots = buffer.extend(batch.clone().set("reward", torch.zeros(12)))
     assert torch.equal(slots, twin.extend(batch))
@@ -400,7 +400,7 @@ def test_regression_targets_must_be_floating_point(policy: str, age: str) -> Non
     )
     if LIFE[age]:
         for buffer in pair:
-            play(buffer, as_regression(make_stream(LIFE[age])), CHUNK)
+            play(buffer, as_regression(make_stream(LIFE[age])), CAPACITY)
     batch = make_stream(12)
     batch["target"] = torch.zeros(12, 2, dtype=torch.int64)
     assert_refused(
@@ -409,7 +409,7 @@ def test_regression_targets_must_be_floating_point(policy: str, age: str) -> Non
         TypeError,
         "'target'",
         "int64",
-        stream=as_regression(make_stream(3 * CHUNK, seed=2)),
+        stream=as_regression(make_stream(2 * CHUNK, seed=2)),
     )
 
 
@@ -459,7 +459,7 @@ def test_add_checks_like_extend(policy: str, age: str, storage: Any) -> None:
     pair = make_buffer(policy, storage=storage(CAPACITY)), make_buffer(policy)
     if LIFE[age]:
         for buffer in pair:
-            play(buffer, make_stream(LIFE[age]), CHUNK)
+            play(buffer, make_stream(LIFE[age]), CAPACITY)
     item = spoiled("feature", math.nan)[0]
     assert_refused(
         pair, lambda buffer: buffer.add(item), ValueError, "'feature'", "nan"
@@ -776,7 +776,7 @@ def played(
 ) -> SelectiveReplayBuffer:
     """A buffer with another past."""
     buffer = make_buffer(policy, capacity, seed=seed, **options)
-    play(buffer, make_stream(2 * CAPACITY, seed=9, width=width), CHUNK)
+    play(buffer, make_stream(2 * CAPACITY, seed=9, width=width), CAPACITY)
     return buffer
 
 
