@@ -193,7 +193,8 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         """A snapshot of everything; unlike TorchRL's it does not change any more.
 
         Returns:
-            Plain values and tensors that ``torch.load(weights_only=True)`` accepts.
+            Plain values and tensors that ``torch.load(weights_only=True)`` accepts,
+            unless samples are prefetched: those are tensordicts.
         """
         with self._alone():
             state: dict[str, Any] = _clone(super().state_dict())
