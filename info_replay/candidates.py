@@ -27,23 +27,24 @@ class CandidateBatch:
 
     Args:
         statistics: what the memory knows; it is read here, never changed.
-        features: normalised features of the candidates, shape ``(n, d)``.
-        targets: their targets, shape ``(n, K)``.
+        rows: features and targets of the candidates, shape ``(n, d + K)``.
 
     Attributes:
+        targets: of the candidates, shape ``(n, K)``.
         leverage: ``v`` of each candidate, shape ``(n,)``.
         residual: target minus predictive mean, shape ``(n, K)``.
     """
 
-    def __init__(
-        self, statistics: Statistics, features: Tensor, targets: Tensor
-    ) -> None:
+    def __init__(self, statistics: Statistics, rows: Tensor) -> None:
         self._statistics = statistics
+        features, self.targets = rows.split(
+            [statistics.feature_dim, statistics.target_dim], dim=1
+        )
         self.representation = statistics.represent(features)
         self._lowered = statistics.lower(self.representation)
         self._mean = statistics.mean
         self.leverage = torch.linalg.vecdot(self.representation, self._lowered)
-        self.residual = torch.addmm(targets, self._lowered, self._mean, alpha=-1)
+        self.residual = torch.addmm(self.targets, self._lowered, self._mean, alpha=-1)
         # The changes so far: A^-1 = A0^-1 - Q G Q^T with the first `_changes` columns.
         self._changes = 0
         self._directions: Tensor | None = None
@@ -54,9 +55,9 @@ class CandidateBatch:
         """Whether so much has changed that rounding calls for a fresh start."""
         return self._changes >= _CHANGES
 
-    def represent(self, features: Tensor) -> Tensor:
-        """Representations ``(m, D)`` of other points' normalised features."""
-        return self._statistics.represent(features)
+    def represent(self, rows: Tensor) -> Tensor:
+        """Representations ``(m, D)`` of other points' rows."""
+        return self._statistics.represent(rows[:, : self._statistics.feature_dim])
 
     @property
     def squared_error(self) -> Tensor:

@@ -26,8 +26,11 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = [
@@ -39,10 +42,13 @@ __all__ = [
     "surprise",
 ]
 
+#: One number a point: tensors on any device, or arrays on the host.
+Values = TypeVar("Values", Tensor, NDArray[np.float64])
+
 
 def surprise(
-    leverage: Tensor, squared_error: Tensor, *, noise: float, num_outputs: int = 1
-) -> Tensor:
+    leverage: Values, squared_error: Values, *, noise: float, num_outputs: int = 1
+) -> Values:
     r"""Negative log density of the target before it is memorised (Sec. 2.2).
 
     .. math:: \frac{R}{2\sigma^2(1+v)} + \frac{K}{2}\log 2\pi\sigma^2(1+v)
@@ -63,15 +69,14 @@ def surprise(
         tensor([-0.2374,  4.8131])
     """
     variance = noise**2 * (1 + leverage)
-    return (
-        squared_error / (2 * variance)
-        + num_outputs / 2 * (2 * math.pi * variance).log()
+    return squared_error / (2 * variance) + num_outputs / 2 * _log(
+        2 * math.pi * variance
     )
 
 
 def learnability(
-    leverage: Tensor, squared_error: Tensor, *, noise: float, num_outputs: int = 1
-) -> Tensor:
+    leverage: Values, squared_error: Values, *, noise: float, num_outputs: int = 1
+) -> Values:
     r"""Log density of the target after the model was conditioned on it (Sec. 2.2).
 
     .. math::
@@ -98,9 +103,8 @@ def learnability(
     """
     before = 1 + leverage
     after = 1 + 2 * leverage
-    return (
-        -squared_error / (2 * noise**2 * before * after)
-        - num_outputs / 2 * (2 * math.pi * noise**2 * after / before).log()
+    return -squared_error / (2 * noise**2 * before * after) - num_outputs / 2 * _log(
+        2 * math.pi * noise**2 * after / before
     )
 
 
@@ -136,6 +140,33 @@ class Criterion(abc.ABC):
         Returns:
             The score of each point, shape ``(n,)``.
         """
+
+    def on_host(
+        self,
+        leverage: NDArray[np.float64],
+        squared_error: NDArray[np.float64],
+        *,
+        noise: float,
+        num_outputs: int = 1,
+    ) -> NDArray[np.float64]:
+        """Score points whose numbers are on the host already, where writers decide.
+
+        Args:
+            leverage: ``v`` of each point, shape ``(n,)``.
+            squared_error: ``R`` of each point, summed over the outputs, ``(n,)``.
+            noise: standard deviation ``sigma`` of the observations.
+            num_outputs: number ``K`` of outputs.
+
+        Returns:
+            The score of each point, shape ``(n,)``.
+        """
+        scores = self(
+            torch.from_numpy(leverage),
+            torch.from_numpy(squared_error),
+            noise=noise,
+            num_outputs=num_outputs,
+        )
+        return scores.numpy()
 
     def from_prediction(
         self, target: Tensor, mean: Tensor, variance: Tensor, *, noise: float
@@ -201,13 +232,47 @@ class Criterion(abc.ABC):
         return self(leverage.clamp_min(0), error, noise=noise, num_outputs=num_outputs)
 
 
+class ArrayCriterion(Criterion):
+    """A criterion made of arithmetic that tensors and arrays have in common."""
+
+    @abc.abstractmethod
+    def __call__(
+        self,
+        leverage: Values,
+        squared_error: Values,
+        *,
+        noise: float,
+        num_outputs: int = 1,
+    ) -> Values:
+        """Score points; see :meth:`Criterion.__call__`."""
+
+    def on_host(
+        self,
+        leverage: NDArray[np.float64],
+        squared_error: NDArray[np.float64],
+        *,
+        noise: float,
+        num_outputs: int = 1,
+    ) -> NDArray[np.float64]:
+        """Score points; see :meth:`Criterion.on_host`."""
+        return self(leverage, squared_error, noise=noise, num_outputs=num_outputs)
+
+
+def _log(values: Values) -> Values:
+    return values.log() if isinstance(values, Tensor) else np.log(values)
+
+
+def _log1p(values: Values) -> Values:
+    return values.log1p() if isinstance(values, Tensor) else np.log1p(values)
+
+
 def _check_eta(eta: float) -> None:
     if not (math.isfinite(eta) and eta >= 0):
         raise ValueError(f"eta must be a finite number >= 0, got {eta!r}")
 
 
 @dataclass(frozen=True)
-class MIC(Criterion):
+class MIC(ArrayCriterion):
     r"""Memorable information criterion (Sec. 2.2): ``eta * learnability + surprise``.
 
     .. math:: \mathrm{MIC}_\eta = \eta\, s_\text{learn} + s_\text{surp}
@@ -230,31 +295,27 @@ class MIC(Criterion):
 
     def __call__(
         self,
-        leverage: Tensor,
-        squared_error: Tensor,
+        leverage: Values,
+        squared_error: Values,
         *,
         noise: float,
         num_outputs: int = 1,
-    ) -> Tensor:
+    ) -> Values:
         """Score points; see :meth:`Criterion.__call__`."""
         # The two closed forms with their common terms taken together. Every offered
         # item goes through here, so operations count.
         eta = self.eta
         before = 1 + leverage
         after = before + leverage
-        logarithms = torch.add(before.log() * (1 + eta), after.log(), alpha=-eta)
+        logarithms = (1 + eta) * _log(before) - eta * _log(after)
         if eta != 1:
-            logarithms += (1 - eta) * math.log(2 * math.pi * noise**2)
-        return torch.addcdiv(
-            logarithms * (num_outputs / 2),
-            squared_error * (after - eta),
-            before * after,
-            value=1 / (2 * noise**2),
-        )
+            logarithms = logarithms + (1 - eta) * math.log(2 * math.pi * noise**2)
+        misfit = squared_error * (after - eta) / (before * after)
+        return num_outputs / 2 * logarithms + 1 / (2 * noise**2) * misfit
 
 
 @dataclass(frozen=True)
-class InformationGain(Criterion):
+class InformationGain(ArrayCriterion):
     r"""Weighted information gain (Appendix "Information-theoretic criteria").
 
     .. math::
@@ -282,16 +343,16 @@ class InformationGain(Criterion):
 
     def __call__(
         self,
-        leverage: Tensor,
-        squared_error: Tensor,
+        leverage: Values,
+        squared_error: Values,
         *,
         noise: float,
         num_outputs: int = 1,
-    ) -> Tensor:
+    ) -> Values:
         """Score points; see :meth:`Criterion.__call__`."""
         before = 1 + leverage
         expected = -squared_error / (
-            2 * noise**2 * before.square()
+            2 * noise**2 * before * before
         ) - num_outputs / 2 * (math.log(2 * math.pi * noise**2) + leverage / before)
         return self.eta * expected + surprise(
             leverage, squared_error, noise=noise, num_outputs=num_outputs
@@ -299,7 +360,7 @@ class InformationGain(Criterion):
 
 
 @dataclass(frozen=True)
-class EntropyReduction(Criterion):
+class EntropyReduction(ArrayCriterion):
     r"""Entropy that the posterior loses (Appendix "Information-theoretic criteria").
 
     .. math:: \mathrm{ER} = \tfrac{1}{2}\log(1 + v)
@@ -314,11 +375,11 @@ class EntropyReduction(Criterion):
 
     def __call__(
         self,
-        leverage: Tensor,
-        squared_error: Tensor,
+        leverage: Values,
+        squared_error: Values,
         *,
         noise: float,
         num_outputs: int = 1,
-    ) -> Tensor:
+    ) -> Values:
         """Score points; see :meth:`Criterion.__call__`."""
-        return torch.log1p(leverage) / 2
+        return _log1p(leverage) / 2

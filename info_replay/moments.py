@@ -104,11 +104,13 @@ class RunningMoments:
         """
         path = np.empty((3, items.size + 1))
         path[:, 0] = self._state.array if state is None else state
+        if self.decay is None:
+            if items.size:
+                _walk(items, path, None)
+            return path
         # A decayed prefix sum is a plain one of items / decay^i, block by block.
-        block = items.size
-        if self.decay is not None:
-            block = max(1, int(_LOG_RANGE / -math.log(self.decay)))
-        for start in range(0, items.size, block or 1):
+        block = max(1, int(_LOG_RANGE / -math.log(self.decay)))
+        for start in range(0, items.size, block):
             stop = min(start + block, items.size)
             _walk(items[start:stop], path[:, start : stop + 1], self.decay)
         return path
@@ -159,7 +161,7 @@ def _walk(items: Array, path: Array, decay: float | None) -> None:
     Distances are taken from a reference close to the items, so that no precision is
     lost where the mean is large and the deviation small.
     """
-    weight, mean, squares = path[:, 0]
+    weight, mean, squares = path[:, 0].tolist()
     reference = mean if weight > 0 else items[0]
     distances = items - reference
     if decay is None:

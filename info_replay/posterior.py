@@ -7,7 +7,6 @@ asked between two changes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -27,7 +26,8 @@ _SHAPE = ("form", "feature_dim", "target_dim", "max_rows")
 class BayesianLinearPosterior:
     r"""Posterior of ``y = w^T h + noise`` given the rows of a memory.
 
-    Features are normalised as ``h = [h0, 1] / sqrt(d)`` with ``d = d0 + 1``. With the
+    Features are normalised as ``h = [h0, 1] / sqrt(d)`` with ``d = d0 + 1``, which is
+    the same as ``[h0, 1]`` with ``c d`` in place of ``c``. With the
     prior ``w ~ N(0, sigma^2 / c)``, one for each of the ``K`` outputs (Sec. 2.3),
 
     .. math::
@@ -102,7 +102,7 @@ class BayesianLinearPosterior:
             self.statistics: Statistics = KernelStatistics(
                 width,
                 target_dim,
-                jitter,
+                jitter * width,
                 max_rows=max_rows,
                 dtype=dtype,
                 device=self.device,
@@ -111,43 +111,44 @@ class BayesianLinearPosterior:
             self.form = "primal"
             self.max_rows = None  # any number
             self.statistics = PrimalStatistics(
-                width, target_dim, jitter, dtype=dtype, device=self.device
+                width, target_dim, jitter * width, dtype=dtype, device=self.device
             )
 
-    def normalise(self, features: Tensor) -> Tensor:
-        """``[h0, 1] / sqrt(d)`` of features ``(n, d0)``, in the posterior's type.
+    def join(self, features: Tensor, targets: Tensor | None = None) -> Tensor:
+        """Rows ``[h0, 1, y]`` as the statistics take them, in the posterior's type.
 
         Args:
             features: shape ``(n, d0)``.
+            targets: shape ``(n, K)``; without them a row ends before them.
 
         Returns:
-            Shape ``(n, d)``.
+            Shape ``(n, d + K)`` or ``(n, d)``.
 
         Raises:
-            ValueError: if the features have another shape.
+            ValueError: if features or targets have another shape.
         """
-        if features.ndim != 2 or features.shape[1] != self.feature_dim:
+        width = self.feature_dim
+        if features.ndim != 2 or features.shape[1] != width:
             raise ValueError(
-                f"features must have the shape (n, {self.feature_dim}), got "
+                f"features must have the shape (n, {width}), got "
                 f"{tuple(features.shape)}"
             )
-        normalised = torch.empty(
-            len(features), self.feature_dim + 1, dtype=self.dtype, device=self.device
+        outputs = 0 if targets is None else self.target_dim
+        rows = torch.empty(
+            len(features), width + 1 + outputs, dtype=self.dtype, device=self.device
         )
-        normalised[:, :-1] = features.detach()
-        normalised[:, -1] = 1
-        return normalised.div_(math.sqrt(self.feature_dim + 1))
-
-    def _pair(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        normalised = self.normalise(features)
-        expected = (len(features), self.target_dim)
-        if targets.ndim == 1 and self.target_dim == 1:
-            targets = targets[:, None]
-        if targets.shape != expected:
-            raise ValueError(
-                f"targets must have the shape {expected}, got {tuple(targets.shape)}"
-            )
-        return normalised, targets.detach().to(self.device, self.dtype)
+        if targets is not None:
+            if targets.ndim == 1 and outputs == 1:
+                targets = targets[:, None]
+            if targets.shape != (len(features), outputs):
+                raise ValueError(
+                    f"targets must have the shape {(len(features), outputs)}, got "
+                    f"{tuple(targets.shape)}"
+                )
+            rows[:, width + 1 :] = targets.detach()
+        rows[:, :width] = features.detach()
+        rows[:, width] = 1
+        return rows
 
     def observe(
         self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
@@ -160,13 +161,13 @@ class BayesianLinearPosterior:
             rows: numbers of the rows, if the caller numbers them. The kernel form then
                 addresses them in constant time instead of looking for them.
         """
-        self.statistics.replace(None, self._pair(features, targets), rows)
+        self.statistics.replace(None, self.join(features, targets), rows)
 
     def forget(
         self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
     ) -> None:
         """Take rows out that were observed; arguments as in :meth:`observe`."""
-        self.statistics.replace(self._pair(features, targets), None, rows)
+        self.statistics.replace(self.join(features, targets), None, rows)
 
     def replace(
         self,
@@ -192,8 +193,8 @@ class BayesianLinearPosterior:
                 f"{len(features)}"
             )
         self.statistics.replace(
-            self._pair(old_features, old_targets),
-            self._pair(features, targets),
+            self.join(old_features, old_targets),
+            self.join(features, targets),
             rows,
         )
 
@@ -240,16 +241,17 @@ class BayesianLinearPosterior:
             targets: shape ``(n, K)``, or what ``encode`` turns into that.
             encode: applied to each block of targets, one-hot encoding for example.
         """
-        self.statistics.clear()
         block = max(256, self.feature_dim)
         for start in range(0, len(features), block):
-            stop = min(start + block, len(features))
-            block_targets = targets[start:stop]
-            self.observe(
-                features[start:stop],
-                encode(block_targets) if encode else block_targets,
-                rows=slice(start, stop),
-            )
+            part = slice(start, min(start + block, len(features)))
+            encoded = encode(targets[part]) if encode else targets[part]
+            rows = self.join(features[part], encoded)
+            if start:
+                self.statistics.replace(None, rows, part)
+            else:
+                self.statistics.restart(rows)
+        if not len(features):
+            self.statistics.clear()
 
     def clear(self) -> None:
         """Forget every row."""
@@ -257,16 +259,16 @@ class BayesianLinearPosterior:
 
     def candidates(self, features: Tensor, targets: Tensor) -> CandidateBatch:
         """Hold points against the memory; see :class:`CandidateBatch`."""
-        return CandidateBatch(self.statistics, *self._pair(features, targets))
+        return CandidateBatch(self.statistics, self.join(features, targets))
 
     def leverage(self, features: Tensor) -> Tensor:
         """``v = h^T A^-1 h`` of features ``(n, d0)``, shape ``(n,)``."""
-        representation = self.statistics.represent(self.normalise(features))
+        representation = self.statistics.represent(self.join(features))
         return (representation * self.statistics.lower(representation)).sum(1)
 
     def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Predictive mean ``(n, K)`` and variance ``sigma^2 (1 + v)``, ``(n,)``."""
-        representation = self.statistics.represent(self.normalise(features))
+        representation = self.statistics.represent(self.join(features))
         lowered = self.statistics.lower(representation)
         leverage = (representation * lowered).sum(1)
         return lowered @ self.statistics.mean, self.noise**2 * (1 + leverage)

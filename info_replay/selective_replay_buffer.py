@@ -149,8 +149,23 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Returns:
             The slot of each item, shape ``(n,)``, -1 where it was not kept.
         """
-        slots: Tensor = super().extend(tensordicts, update_priority=update_priority)
+        slots: Tensor
+        if not self._is_plain(tensordicts):
+            slots = super().extend(tensordicts, update_priority=update_priority)
+            return slots
+        # TorchRL copies the batch for inverse transforms and marks the copy with the
+        # slots; without transforms nobody would ever see it.
+        slots = self._extend(tensordicts)
         return slots
+
+    def _is_plain(self, data: Any) -> bool:
+        """Whether TorchRL has nothing to add to what the writer does with a batch."""
+        return (
+            isinstance(data, TensorDictBase)
+            and getattr(self, "_initialized", False)
+            and not len(self._transform)
+            and not isinstance(self._sampler, PrioritizedSampler)
+        )
 
     def score(self, data: TensorDictBase) -> Tensor:
         """The criterion of items against the memory as it is; changes nothing.
@@ -183,9 +198,10 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample; policies that keep no features ignore them.
         """
-        if isinstance(self.writer, InformationWriter):
+        if isinstance(self._writer, InformationWriter):
             self.update_features(data)
-        super().update_tensordict_priority(data)
+        if isinstance(self._sampler, PrioritizedSampler):
+            super().update_tensordict_priority(data)
 
     # -- saving -----------------------------------------------------------------------
 

@@ -5,6 +5,8 @@
 * :class:`KernelStatistics` keeps the rows and ``H H^T``: cheaper where there are fewer
   rows than features.
 
+A row is ``[h, y]``, features and targets side by side, shape ``(d + K,)``.
+
 Both answer through a **representation**: vectors ``x(h)`` in a space with a diagonal
 metric in which ``h^T A^-1 h' = <x(h), x(h')>`` and ``h^T A^-1 b = <x(h), mean>`` for
 ``A = H^T H + cI``, ``b = H^T Y``. What is built on top need not know the form.
@@ -26,7 +28,7 @@ __all__ = ["KernelStatistics", "PrimalStatistics", "Statistics"]
 
 
 class Statistics(abc.ABC):
-    """Sufficient statistics of normalised features ``H`` and targets ``Y``."""
+    """Sufficient statistics of features ``H`` and targets ``Y``."""
 
     #: Bumped by each change; a process that shares the tensors sees it too.
     _version: HostArray
@@ -43,16 +45,24 @@ class Statistics(abc.ABC):
 
     @abc.abstractmethod
     def replace(
-        self,
-        old: tuple[Tensor, Tensor] | None,
-        new: tuple[Tensor, Tensor] | None,
-        rows: slice | Tensor | None,
+        self, old: Tensor | None, new: Tensor | None, places: slice | Tensor | None
     ) -> None:
-        """Take ``old`` features and targets out and put ``new`` ones in."""
+        """Take ``old`` rows out and put ``new`` ones in.
+
+        Args:
+            old: rows that leave, shape ``(n, d + K)``.
+            new: rows that come, shape ``(m, d + K)``.
+            places: numbers of these rows, if the caller numbers them.
+        """
 
     @abc.abstractmethod
     def clear(self) -> None:
         """Forget every row."""
+
+    def restart(self, rows: Tensor) -> None:
+        """Forget every row, then take these, numbered from 0."""
+        self.clear()
+        self.replace(None, rows, slice(0, len(rows)))
 
     @abc.abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -60,23 +70,23 @@ class Statistics(abc.ABC):
 
     @abc.abstractmethod
     def _factorise(self) -> None:
-        """Set the factor, the mean and the metric."""
+        """Set the factor and the mean.
+
+        The mean has a solve of its own: in one with whatever is asked about, its last
+        bits would depend on that.
+        """
 
     @abc.abstractmethod
     def _represent(self, features: Tensor) -> Tensor:
-        """Representations of normalised features, given the factor."""
+        """Representations of features, given the factor."""
 
     def represent(self, features: Tensor) -> Tensor:
-        """Representations ``(n, D)`` of normalised features ``(n, d)``."""
-        self.factorise()
-        return self._represent(features)
-
-    def factorise(self) -> None:
-        """Factorise, if anything changed since the last time."""
+        """Representations ``(n, D)`` of features ``(n, d)``."""
         version = int(self._version.array[0])
         if self._factor_version != version:
             self._factorise()
             self._factor_version = version
+        return self._represent(features)
 
     def lower(self, representations: Tensor) -> Tensor:
         """Apply the metric, so that inner products become plain matrix products."""
@@ -86,8 +96,10 @@ class Statistics(abc.ABC):
 
     @property
     def mean(self) -> Tensor:
-        """Representation ``(D, K)`` of the posterior mean of the weights."""
-        self.factorise()
+        """Representation ``(D, K)`` of the posterior mean of the weights.
+
+        As of the last call of :meth:`represent`.
+        """
         return self._mean
 
     def _touch(self) -> None:
@@ -123,7 +135,7 @@ class Statistics(abc.ABC):
 
 
 class PrimalStatistics(Statistics):
-    """``H^T H`` and ``H^T Y``; rows are added and subtracted, never kept."""
+    """``A = H^T H + cI`` and ``b = H^T Y``; rows are added and subtracted, not kept."""
 
     def __init__(
         self,
@@ -135,41 +147,45 @@ class PrimalStatistics(Statistics):
         device: torch.device,
     ) -> None:
         super().__init__(feature_dim, target_dim, jitter)
-        # One matrix [H^T H, H^T Y], so that one product updates both.
-        self._moments = torch.zeros(
+        # One matrix [A, b], so that one product updates both.
+        self._prior = torch.zeros(
             feature_dim, feature_dim + target_dim, dtype=dtype, device=device
         )
+        self._prior.diagonal().fill_(jitter)
+        self._moments = self._prior.clone()
 
     def replace(
-        self,
-        old: tuple[Tensor, Tensor] | None,
-        new: tuple[Tensor, Tensor] | None,
-        rows: slice | Tensor | None,
+        self, old: Tensor | None, new: Tensor | None, places: slice | Tensor | None
     ) -> None:
         """Subtract the products of the old rows and add those of the new ones."""
+        width = self.feature_dim
         if old is not None and new is not None:
             # One product for both: the matrix is passed over once.
-            left = torch.cat([new[0], old[0].neg()])
-            right = torch.cat([torch.cat(new, 1), torch.cat(old, 1)])
-            self._moments.addmm_(left.T, right)
+            left = torch.cat([new[:, :width], old[:, :width].neg()])
+            self._moments.addmm_(left.T, torch.cat([new, old]))
         elif new is not None:
-            self._moments.addmm_(new[0].T, torch.cat(new, 1))
+            self._moments.addmm_(new[:, :width].T, new)
         elif old is not None:
-            self._moments.addmm_(old[0].T, torch.cat(old, 1), alpha=-1)
+            self._moments.addmm_(old[:, :width].T, old, alpha=-1)
         self._touch()
 
     def clear(self) -> None:
         """Forget every row."""
-        self._moments.zero_()
+        self._moments.copy_(self._prior)
+        self._touch()
+
+    def restart(self, rows: Tensor) -> None:
+        """Forget every row, then take these."""
+        features = rows[:, : self.feature_dim]
+        torch.addmm(self._prior, features.T, rows, out=self._moments)
         self._touch()
 
     def tensors(self) -> dict[str, Tensor]:
-        """``H^T H`` and ``H^T Y``, side by side."""
+        """``A`` and ``b``, side by side."""
         return {"moments": self._moments}
 
     def _factorise(self) -> None:
-        precision = self._moments[:, : self.feature_dim].clone()
-        precision.diagonal().add_(self.jitter)
+        precision = self._moments[:, : self.feature_dim]
         # _ex does not check, so it does not wait for the device; what goes wrong
         # shows as scores that are not finite.
         # The upper factor's transpose is laid out the way solving is fastest.
@@ -199,8 +215,9 @@ class KernelStatistics(Statistics):
         device: torch.device,
     ) -> None:
         super().__init__(feature_dim, target_dim, jitter)
-        self._features = torch.zeros(max_rows, feature_dim, dtype=dtype, device=device)
-        self._targets = torch.zeros(max_rows, target_dim, dtype=dtype, device=device)
+        self._rows = torch.zeros(
+            max_rows, feature_dim + target_dim, dtype=dtype, device=device
+        )
         self._products = torch.zeros(max_rows, max_rows, dtype=dtype, device=device)
         self._metric = torch.full(
             (feature_dim + max_rows,), 1 / jitter, dtype=dtype, device=device
@@ -210,58 +227,46 @@ class KernelStatistics(Statistics):
         self._used = torch.zeros(max_rows, dtype=torch.bool, device=device)
 
     def replace(
-        self,
-        old: tuple[Tensor, Tensor] | None,
-        new: tuple[Tensor, Tensor] | None,
-        rows: slice | Tensor | None,
+        self, old: Tensor | None, new: Tensor | None, places: slice | Tensor | None
     ) -> None:
         """Write rows and renew their products with all others."""
-        if rows is None:
-            if old is not None and len(old[0]):
-                self._put(self._find(*old), None)
-            if new is not None and len(new[0]):
-                self._put(self._free(len(new[0])), new)
+        if places is None:
+            if old is not None and len(old):
+                self._put(self._find(old), None)
+            if new is not None and len(new):
+                self._put(self._free(len(new)), new)
         else:
-            self._put(rows, new)
+            self._put(places, new)
 
-    def _put(self, rows: slice | Tensor, new: tuple[Tensor, Tensor] | None) -> None:
-        if new is None:
-            self._features[rows] = 0
-            self._targets[rows] = 0
-        else:
-            self._features[rows] = new[0]
-            self._targets[rows] = new[1]
-        self._used[rows] = new is not None
-        products = self._features[rows] @ self._features.T
-        self._products[rows] = products
-        self._products[:, rows] = products.T
+    def _put(self, places: slice | Tensor, new: Tensor | None) -> None:
+        self._rows[places] = 0 if new is None else new
+        self._used[places] = new is not None
+        features = self._features
+        products = features[places] @ features.T
+        self._products[places] = products
+        self._products[:, places] = products.T
         self._touch()
 
     def _free(self, count: int) -> Tensor:
-        rows = (~self._used).nonzero().flatten()[:count]
-        if len(rows) < count:
+        places = (~self._used).nonzero().flatten()[:count]
+        if len(places) < count:
             raise ValueError(
                 f"the kernel form holds at most max_rows={len(self._used)} rows; "
                 f"{int(self._used.sum())} are in use and {count} more were given"
             )
-        return rows
+        return places
 
-    def _find(self, features: Tensor, targets: Tensor) -> Tensor:
+    def _find(self, rows: Tensor) -> Tensor:
         taken = torch.zeros_like(self._used)
-        rows = []
-        for feature, target in zip(features, targets, strict=True):
-            same = (
-                self._used
-                & ~taken
-                & (self._features == feature).all(1)
-                & (self._targets == target).all(1)
-            )
+        places = []
+        for row in rows:
+            same = self._used & ~taken & (self._rows == row).all(1)
             match = same.nonzero().flatten()
             if not len(match):
                 raise ValueError("cannot forget a row that was never observed")
             taken[match[0]] = True
-            rows.append(match[0])
-        return torch.stack(rows)
+            places.append(match[0])
+        return torch.stack(places)
 
     def clear(self) -> None:
         """Forget every row."""
@@ -269,11 +274,14 @@ class KernelStatistics(Statistics):
             tensor.zero_()
         self._touch()
 
+    @property
+    def _features(self) -> Tensor:
+        return self._rows[:, : self.feature_dim]
+
     def tensors(self) -> dict[str, Tensor]:
-        """The rows, their targets, their products and which of them are in use."""
+        """The rows, their products and which of them are in use."""
         return {
-            "features": self._features,
-            "targets": self._targets,
+            "rows": self._rows,
             "products": self._products,
             "used": self._used,
         }
@@ -282,7 +290,8 @@ class KernelStatistics(Statistics):
         kernel = self._products.clone()
         kernel.diagonal().add_(self.jitter)
         self._factor = torch.linalg.cholesky_ex(kernel, upper=True).L.T
-        solved = torch.linalg.solve_triangular(self._factor, self._targets, upper=False)
+        targets = self._rows[:, self.feature_dim :]
+        solved = torch.linalg.solve_triangular(self._factor, targets, upper=False)
         # h^T A^-1 b = k_h^T (H H^T + cI)^-1 Y, written with the metric's -1/c.
         self._mean = torch.cat(
             [

@@ -542,7 +542,7 @@ def test_candidates_follow_a_memory_that_changes(
             memory = memory.with_point(*points[0])
         changed = tensor(np.array([feature for feature, _ in points]))
         batch.change(
-            posterior.statistics.represent(posterior.normalise(changed)),
+            posterior.statistics.represent(posterior.join(changed)),
             tensor(np.array([target for _, target in points])),
             signs,
         )

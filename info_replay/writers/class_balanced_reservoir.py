@@ -86,7 +86,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
     def _decide(self, data: TensorDictBase) -> Decision:
         count = len(data)
         device_labels = read_labels(data, self.target_key)
-        labels = to_host(device_labels).astype(np.int64)
+        labels = to_host(device_labels)[0].astype(np.int64)
         refuse_labels(labels, self.num_classes, self.target_key)
         batch = _Batch(self._slot_lists(), *self._classes.array.copy())
         # The batch works on the lists themselves; until it is committed they count as
@@ -120,7 +120,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         return places, commit
 
     def _adopt(self, data: TensorDictBase) -> None:
-        labels = to_host(read_labels(data, self.target_key)).astype(np.int64)
+        labels = to_host(read_labels(data, self.target_key))[0].astype(np.int64)
         refuse_labels(labels, self.num_classes, self.target_key)
         batch = _Batch(
             [[] for _ in range(self.num_classes)],

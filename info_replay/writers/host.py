@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,9 +19,24 @@ from info_replay.host_array import HostArray
 __all__ = ["Counters", "RandomStream", "to_host"]
 
 
-def to_host(tensor: Tensor) -> NDArray[Any]:
-    """Bring a small tensor to the host; the only device-to-host transfer there is."""
-    return tensor.cpu().numpy()
+def to_host(*tensors: Tensor) -> list[NDArray[Any]]:
+    """Bring small tensors to the host; the only device-to-host transfer there is.
+
+    Args:
+        tensors: of one device, of at most one dimension, numbers below ``2**53``.
+
+    Returns:
+        The same as arrays: of tensors that are on the host already, views; of others,
+        float64 copies that came in one transfer.
+    """
+    if tensors[0].device.type == "cpu":
+        return [tensor.numpy() for tensor in tensors]
+    packed = torch.cat([tensor.reshape(-1).double() for tensor in tensors]).cpu()
+    parts = packed.split([tensor.numel() for tensor in tensors])
+    return [
+        part.reshape(tensor.shape).numpy()
+        for part, tensor in zip(parts, tensors, strict=True)
+    ]
 
 
 class Counters:
@@ -65,27 +81,31 @@ class RandomStream:
     """
 
     DRAWS = 4  # one block of Philox-4x64
+    AHEAD = 1024  # items whose numbers are drawn together
 
     def __init__(self) -> None:
-        self._generator: np.random.Philox | None = None
-        self._place: tuple[int, int] | None = None
+        self._place = (-1, -1)  # the seed, and the first item of what was drawn
+        self._drawn = np.empty((0, self.DRAWS))
 
     def uniforms(self, seed: int, first: int, count: int) -> NDArray[np.float64]:
         """Numbers in [0, 1) of items ``first`` to ``first + count - 1``.
 
         Returns:
-            Array of shape ``(count, 4)``.
+            Array of shape ``(count, 4)``; not to be changed.
         """
-        if self._generator is None or self._place != (seed, first):
-            self._generator = np.random.Philox(
+        drawn_seed, drawn_first = self._place
+        start = first - drawn_first
+        if seed != drawn_seed or start < 0 or start + count > len(self._drawn):
+            generator = np.random.Philox(
                 key=np.array([seed, 0], dtype=np.uint64),
                 counter=np.array([first, 0, 0, 0], dtype=np.uint64),
             )
-        self._place = (seed, first + count)
-        raw = self._generator.random_raw(self.DRAWS * count)
-        numbers: NDArray[np.float64] = (raw >> np.uint64(11)) * np.float64(2.0**-53)
-        return numbers.reshape(count, self.DRAWS)
+            raw = generator.random_raw(self.DRAWS * max(count, self.AHEAD))
+            numbers = (raw >> np.uint64(11)) * np.float64(2.0**-53)
+            self._drawn = numbers.reshape(-1, self.DRAWS)
+            self._place, start = (seed, first), 0
+        return self._drawn[start : start + count]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: the place is derived from what is asked for."""
-        return {"_generator": None, "_place": None}
+        """Nothing: what was drawn is derived from what is asked for."""
+        return {"_place": (-1, -1), "_drawn": np.empty((0, self.DRAWS))}

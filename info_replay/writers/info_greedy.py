@@ -12,7 +12,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
-from info_replay.criteria import Criterion, learnability
+from info_replay.criteria import ArrayCriterion, Criterion, Values, learnability
 from info_replay.moments import RunningMoments
 from info_replay.settings import check_finite
 from info_replay.writers.base import Commit
@@ -121,6 +121,7 @@ class InfoGreedyWriter(InformationWriter):
             scores, learnabilities, choice = self._fetch(
                 offer, data, *scene.look(waiting, least_learnability)
             )
+            self._refuse_scores(offer, scores, learnabilities, choice)
             tested[0, waiting] = scores[waiting]
             tested[1, waiting] = learnabilities[waiting]
             eligible, row, slot, gained, lost = choice
@@ -170,17 +171,17 @@ class InfoGreedyWriter(InformationWriter):
         return self
 
 
-class _Learnability(Criterion):
+class _Learnability(ArrayCriterion):
     """Learnability alone, whose moments InfoGS keeps beside those of its criterion."""
 
     def __call__(
         self,
-        leverage: Tensor,
-        squared_error: Tensor,
+        leverage: Values,
+        squared_error: Values,
         *,
         noise: float,
         num_outputs: int = 1,
-    ) -> Tensor:
+    ) -> Values:
         """Score points; see :meth:`Criterion.__call__`."""
         return learnability(
             leverage, squared_error, noise=noise, num_outputs=num_outputs
@@ -203,15 +204,13 @@ class _Scene:
         self.memory = writer._knowledge.stored(
             writer.slots, slice(0, len(writer.slots)), offer.posterior
         )
-        self.targets = torch.cat([offer.targets, self.memory[1]])
         self.offer = offer
-        self.rows = torch.cat([offer.rows, self.memory[0]])
-        self.batch = CandidateBatch(offer.posterior.statistics, self.rows, self.targets)
+        self.rows = torch.cat([offer.rows, self.memory])
+        self.batch = CandidateBatch(offer.posterior.statistics, self.rows)
 
-    def stored(self, slot: int) -> tuple[Tensor, Tensor]:
-        """Normalised features and target that a slot had before the batch."""
-        rows, targets = self.memory
-        return rows[slot : slot + 1], targets[slot : slot + 1]
+    def stored(self, slot: int) -> Tensor:
+        """Features and target that a slot had before the batch."""
+        return self.memory[slot : slot + 1]
 
     def _criterion(
         self, criterion: Criterion, leverage: Tensor, error: Tensor
@@ -220,7 +219,7 @@ class _Scene:
             leverage,
             error,
             noise=self.writer.noise,
-            num_outputs=self.targets.shape[1],
+            num_outputs=self.offer.posterior.target_dim,
         )
 
     def look(
@@ -248,7 +247,7 @@ class _Scene:
         # stays on the device, row included, until the one transfer of the round.
         _, cross, gain, residual = batch.effect(
             batch.representation.index_select(0, row[None]),
-            self.targets.index_select(0, row[None]),
+            batch.targets.index_select(0, row[None]),
             (1,),
         )
         cross = cross[count:]
@@ -277,11 +276,11 @@ class _Scene:
         """Store an item of the batch in a slot of the memory, as the plan has it."""
         place = self.count + slot
         pair = [row, place]
-        self.batch.change(self.batch.representation[pair], self.targets[pair], (1, -1))
-        self.batch.copy_row(row, place)
-        self.targets[place] = self.targets[row]
+        batch = self.batch
+        batch.change(batch.representation[pair], batch.targets[pair], (1, -1))
+        batch.copy_row(row, place)
         self.rows[place] = self.rows[row]
-        if self.batch.is_worn:
+        if batch.is_worn:
             statistics = self.offer.posterior.statistics.clone()
             self.offer.apply(plan, statistics)
-            self.batch = CandidateBatch(statistics, self.rows, self.targets)
+            self.batch = CandidateBatch(statistics, self.rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
@@ -73,25 +72,24 @@ class InfoReservoirWriter(InformationWriter):
         plan = Plan.empty(len(offer))
         draws = self._uniforms(len(offer))[:, 0]
         state = self.moments.state
-        count = self.reservoir_count
+        count, capacity = self.reservoir_count, self.slots.capacity
         start = 0
         while start < len(offer):
-            (scores,) = self._fetch(
+            (scores,) = self._fetch_scores(
+                [self.criterion],
                 offer,
                 data,
-                self.criterion(
-                    batch.leverage[start:],
-                    batch.squared_error[start:],
-                    noise=self.noise,
-                    num_outputs=offer.posterior.target_dim,
-                ),
+                batch.leverage[start:],
+                batch.squared_error[start:],
             )
             path = self.moments.path(scores, state)
-            threshold = path[1, :-1] + self.gamma * deviations(path[:, :-1])
+            threshold = path[1, :-1]
+            if self.gamma:
+                threshold = threshold + self.gamma * deviations(path[:, :-1])
             passed = scores >= threshold - tolerance(threshold, self.dtype)
-            counts = count + np.cumsum(passed)
-            slots = (draws[start:] * counts).astype(np.int64)
-            written = np.flatnonzero(passed & (slots < self.slots.capacity))
+            counts = count + passed.cumsum()
+            slots = draws[start:] * counts
+            written = (passed & (slots < capacity)).nonzero()[0]
             # Up to and with the first item that is written, the scores are final.
             final = int(written[0]) + 1 if written.size else len(scores)
             state = path[:, final]
@@ -106,7 +104,7 @@ class InfoReservoirWriter(InformationWriter):
                 elif start < len(offer):
                     batch.change(
                         torch.cat([batch.representation[row:start], gone[0]]),
-                        torch.cat([offer.targets[row:start], gone[1]]),
+                        torch.cat([batch.targets[row:start], gone[1]]),
                         (1, -1),
                     )
 
@@ -122,9 +120,9 @@ class InfoReservoirWriter(InformationWriter):
         """Representation and target of the item that holds a slot right now."""
         row = plan.owner(slot)
         if row is not None:
-            return batch.representation[row : row + 1], offer.targets[row : row + 1]
-        features, targets = self._knowledge.stored(
+            return batch.representation[row : row + 1], batch.targets[row : row + 1]
+        stored = self._knowledge.stored(
             self.slots, slice(slot, slot + 1), offer.posterior
         )
-        plan.old.append((features, targets))
-        return batch.represent(features), targets
+        plan.old.append(stored)
+        return batch.represent(stored), stored[:, -offer.posterior.target_dim :]

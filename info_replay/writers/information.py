@@ -35,13 +35,15 @@ from info_replay.writers.host import to_host
 from info_replay.writers.knowledge import Knowledge
 from info_replay.writers.offer import Offer, Plan
 from info_replay.writers.sample import Sample
-from info_replay.writers.slots import keep_last
+from info_replay.writers.slots import last_rows
 
 __all__ = ["InformationWriter", "tolerance"]
 
 # Items that are stored together while the memory fills: their mutual products are
 # factorised, which must not grow with the batch.
 _FILL_BLOCK = 256
+# Relative distance within which a score ties with a threshold.
+_SLACK = {d: math.sqrt(torch.finfo(d).eps) for d in (torch.float32, torch.float64)}
 
 
 class InformationWriter(SelectionWriter):
@@ -85,7 +87,7 @@ class InformationWriter(SelectionWriter):
         check_positive("jitter", jitter)
         if num_classes is not None:
             check_num_classes(num_classes)
-        if dtype not in (torch.float32, torch.float64):
+        if dtype not in _SLACK:
             raise TypeError(f"dtype must be torch.float32 or float64, got {dtype}")
         self.criterion = criterion
         self.gamma = gamma
@@ -96,6 +98,8 @@ class InformationWriter(SelectionWriter):
         self.target_key = target_key
         self.dtype = dtype
         self.moments = RunningMoments(decay)
+        # Beyond this, the jitter would be lost in rounding beside a squared norm.
+        self._largest_feature = math.sqrt(0.01 * jitter / torch.finfo(dtype).eps)
         self._knowledge = Knowledge(
             feature_key,
             target_key,
@@ -114,10 +118,10 @@ class InformationWriter(SelectionWriter):
             targets = read_regression_targets(data, self.target_key)
         else:
             targets = read_labels(data, self.target_key)
-        device = self.slots.device
-        features = features.detach().to(device)
-        encoded = self._knowledge.encode(targets.detach().to(device))
         posterior = self._knowledge.posterior
+        device = self.slots.device if posterior is None else posterior.device
+        features, targets = features.detach().to(device), targets.detach().to(device)
+        encoded = self._knowledge.encode(targets)
         if posterior is None:
             posterior = self._knowledge.make_posterior(
                 self.slots, features.shape[1], encoded.shape[1]
@@ -132,52 +136,72 @@ class InformationWriter(SelectionWriter):
                 f"entry {self.target_key!r} must have {posterior.target_dim} outputs, "
                 f"got {encoded.shape[1]}"
             )
-        return Offer(features, encoded, posterior)
+        return Offer(features, targets, encoded, posterior)
 
     def _fetch(
         self, offer: Offer, data: TensorDictBase, *scores: Tensor
     ) -> list[NDArray[np.float64]]:
         """Bring scores to the host, in the one transfer of a round.
 
-        The first transfer of a batch carries its checksums, too, so that bad input is
+        The first transfer of a batch carries its extremes, too, so that bad input is
         refused before anything is changed.
         """
-        checksums = [] if offer.checked else [offer.checksums()]
-        packed = to_host(torch.cat([*checksums, *(s.double() for s in scores)]))
-        if not offer.checked:
-            self._refuse(offer, data, packed)
-            packed = packed[2:]
+        if offer.checked:
+            parts = to_host(*scores)
+        else:
+            extremes = offer.extremes()
+            parts = to_host(*extremes, *scores)
+            self._refuse(offer, data, parts[: len(extremes)])
+            del parts[: len(extremes)]
             offer.checked = True
-        elif not np.isfinite(packed).all():
-            self._refuse_large(float(offer.features.abs().max()))
-        parts, start = [], 0
-        for score in scores:
-            parts.append(packed[start : start + len(score)])
-            start += len(score)
-        return parts
+        return [part.astype(np.float64, copy=False) for part in parts]
 
-    def _refuse(self, offer: Offer, data: TensorDictBase, packed: NDArray[Any]) -> None:
-        """Raise if what came back from the device tells of bad input."""
-        (largest, target_total), scores = packed[:2], packed[2:]
-        labels_fine = self.num_classes is None or target_total == len(offer)
-        if (
-            largest <= self._largest_feature
-            and math.isfinite(target_total)
-            and labels_fine
-            and np.isfinite(scores).all()
-        ):
+    def _fetch_scores(
+        self,
+        criteria: list[Criterion],
+        offer: Offer,
+        data: TensorDictBase,
+        leverage: Tensor,
+        squared_error: Tensor,
+    ) -> list[NDArray[np.float64]]:
+        """Bring leverages and errors to the host and score them there."""
+        points = self._fetch(offer, data, leverage, squared_error)
+        outputs = offer.posterior.target_dim
+        scores = [
+            criterion.on_host(*points, noise=self.noise, num_outputs=outputs)
+            for criterion in criteria
+        ]
+        self._refuse_scores(offer, *scores)
+        return scores
+
+    def _refuse_scores(self, offer: Offer, *scores: NDArray[np.float64]) -> None:
+        """Raise if features were too much for the arithmetic."""
+        # A sum is finite if what it sums is, and cheaper to look at.
+        if not all(math.isfinite(score.sum()) for score in scores):
+            self._refuse_large(float(offer.features.abs().max()))
+
+    def _refuse(
+        self, offer: Offer, data: TensorDictBase, extremes: list[NDArray[Any]]
+    ) -> None:
+        """Raise if the extremes of a batch tell of bad input."""
+        low, high, low_target, high_target = map(float, extremes)
+        if self.num_classes is None:
+            targets_fine = math.isfinite(high_target - low_target)
+        else:
+            targets_fine = low_target >= 0 and high_target < self.num_classes
+        if targets_fine and self._in_range(low, high):
             return
         if self.num_classes is not None:
-            labels = to_host(read_labels(data, self.target_key))
+            (labels,) = to_host(read_labels(data, self.target_key))
             refuse_labels(labels, self.num_classes, self.target_key)
         refuse_infinite(offer.features, self.feature_key)
-        refuse_infinite(offer.targets, self.target_key)
-        self._refuse_large(largest)
+        if self.num_classes is None:
+            refuse_infinite(offer.targets, self.target_key)
+        self._refuse_large(max(-low, high))
 
-    @property
-    def _largest_feature(self) -> float:
-        """Beyond this, the jitter would be lost in rounding beside a squared norm."""
-        return math.sqrt(0.01 * self.jitter / torch.finfo(self.dtype).eps)
+    def _in_range(self, low: float, high: float) -> bool:
+        """Whether features can be computed with; NaN can't."""
+        return -self._largest_feature <= low and high <= self._largest_feature
 
     def _refuse_large(self, largest: float) -> None:
         raise ValueError(
@@ -203,6 +227,8 @@ class InformationWriter(SelectionWriter):
     def _blocks(self, count: int) -> list[slice]:
         filled = min(count, self.slots.capacity - len(self.slots))
         size = self._block_size() or count
+        if not filled and count <= size:
+            return [slice(0, count)]
         cuts = [
             *range(0, filled, _FILL_BLOCK),
             *range(filled, count, size),
@@ -212,12 +238,13 @@ class InformationWriter(SelectionWriter):
 
     def _check(self, data: TensorDictBase) -> None:
         offer = self._read(data)
-        self._refuse(offer, data, to_host(offer.checksums()))
+        self._refuse(offer, data, to_host(*offer.extremes()))
 
     def _decide(self, data: TensorDictBase) -> Decision:
-        _ = self.posterior
+        size = len(self.slots)
+        self._knowledge.catch_up(self.slots, size)
         offer = self._read(data)
-        full = len(self.slots) == self.slots.capacity
+        full = size == self.slots.capacity
         plan, commit = (self._select if full else self._fill)(offer, data)
 
         def commit_all() -> None:
@@ -228,7 +255,7 @@ class InformationWriter(SelectionWriter):
 
     def _fill(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
         """Store all items of a batch for which there is room."""
-        plan = Plan(len(self.slots) + np.arange(len(offer)))
+        plan = Plan(len(self.slots) + np.arange(len(offer)), len(offer))
         scores = self._score_in_sequence(offer, data)
 
         def commit() -> None:
@@ -243,14 +270,12 @@ class InformationWriter(SelectionWriter):
         """What the moments are of, for items of which each is stored."""
         leverage, residual = offer.candidates().in_sequence()
         error = torch.linalg.vecdot(residual, residual)
-        outputs = residual.shape[1]
-        return self._fetch(
+        return self._fetch_scores(
+            [criterion for _, criterion in self._moments()],
             offer,
             data,
-            *(
-                criterion(leverage, error, noise=self.noise, num_outputs=outputs)
-                for _, criterion in self._moments()
-            ),
+            leverage,
+            error,
         )
 
     def _add_to_moments(self, scores: list[NDArray[np.float64]]) -> None:
@@ -263,7 +288,7 @@ class InformationWriter(SelectionWriter):
             block = slice(start, min(start + _FILL_BLOCK, len(data)))
             offer = self._read(data[block])
             self._add_to_moments(self._score_in_sequence(offer, data[block]))
-            offer.posterior.statistics.replace(None, (offer.rows, offer.targets), block)
+            offer.posterior.statistics.replace(None, offer.rows, block)
             self._knowledge.keep(offer.posterior)
         self._knowledge.mark_in_step(self.slots)
 
@@ -273,7 +298,7 @@ class InformationWriter(SelectionWriter):
     def posterior(self) -> BayesianLinearPosterior | None:
         """What the memory knows, in step with it; ``None`` before the first item."""
         self._adopt_brought()
-        self._knowledge.catch_up(self.slots)
+        self._knowledge.catch_up(self.slots, len(self.slots))
         return self._knowledge.posterior
 
     def score(self, data: TensorDictBase) -> Tensor:
@@ -312,21 +337,22 @@ class InformationWriter(SelectionWriter):
         """
         if data.batch_dims and not len(data):
             return
-        sample = Sample(data, self.feature_key, self.slots)
-        packed = to_host(sample.pack(self._generations.stamps))
-        places = keep_last(sample.live_slots(packed))
+        size = len(self.slots)
+        sample = Sample(data, self.feature_key, self.slots, size)
+        low, high, *held = to_host(*sample.tensors(self._generations.stamps))
+        places = sample.live_slots(*held)
         features = sample.features
-        if not packed[0] <= self._largest_feature:
+        if not self._in_range(float(low), float(high)):
             refuse_infinite(features, self.feature_key)
-            self._refuse_large(packed[0])
-        rows = np.flatnonzero(places >= 0)
+            self._refuse_large(float(max(-low, high)))
+        rows = last_rows(places)
         if not rows.size:
             return
-        device = self.slots.device
+        device = features.device
         index = torch.from_numpy(places[rows]).to(device)
         if len(rows) < len(features):
             features = features.index_select(0, torch.from_numpy(rows).to(device))
-        self._knowledge.write_back(self.slots, index, features)
+        self._knowledge.write_back(self.slots, index, features, size)
 
     # -- emptying, saving and sharing -------------------------------------------------
 
@@ -366,5 +392,6 @@ def tolerance(threshold: ArrayLike, dtype: torch.dtype) -> NDArray[np.float64]:
     A score that equals the threshold passes (the paper's ``>=``). Streams with repeated
     items have such ties, and they must not be decided by the order of summation.
     """
-    scale: NDArray[np.float64] = 1 + np.abs(np.asarray(threshold))
-    return math.sqrt(torch.finfo(dtype).eps) * scale
+    slack = _SLACK[dtype]
+    scaled: NDArray[np.float64] = slack * np.abs(threshold)
+    return scaled + slack

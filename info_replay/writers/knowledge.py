@@ -64,12 +64,12 @@ class Knowledge:
     def encode(self, targets: Tensor) -> Tensor:
         """Targets as numbers ``(n, K)``: one-hot for labels, all 0 for a wrong one."""
         if self.num_classes is None:
-            return (targets[:, None] if targets.ndim == 1 else targets).to(self.dtype)
+            return targets[:, None] if targets.ndim == 1 else targets
         if targets.ndim == 2:
             targets = targets[:, 0]
         if self._class_row is None or self._class_row.device != targets.device:
             self._class_row = torch.arange(self.num_classes, device=targets.device)
-        return (targets[:, None] == self._class_row).to(self.dtype)
+        return targets[:, None] == self._class_row
 
     def make_posterior(
         self, slots: Slots, feature_dim: int, target_dim: int
@@ -110,20 +110,22 @@ class Knowledge:
             slots.leaf(self.feature_key) if slots.initialized else None
         )
 
-    def catch_up(self, slots: Slots) -> None:
-        """Rebuild the posterior if others wrote to the storage, or for rounding."""
+    def catch_up(self, slots: Slots, size: int) -> None:
+        """Rebuild the posterior if others wrote to the storage, or for rounding.
+
+        Args:
+            slots: of the storage.
+            size: how many of them are in use.
+        """
         if self.posterior is None:
             return
         limit = _REBUILD_AFTER * max(slots.capacity, 1000)
         if self.in_step(slots) and self._counters["changed_rows"] < limit:
             return
-        size = len(slots)
         if size:
-            self.posterior.rebuild(
-                slots.leaf(self.feature_key)[:size],
-                slots.leaf(self.target_key)[:size],
-                self.encode,
-            )
+            features = slots.leaf(self.feature_key)
+            targets = slots.leaf(self.target_key)
+            self.posterior.rebuild(features[:size], targets[:size], self.encode)
         else:
             self.posterior.clear()
         self._counters["changed_rows"] = 0
@@ -131,27 +133,39 @@ class Knowledge:
 
     def stored(
         self, slots: Slots, where: slice | Tensor, posterior: BayesianLinearPosterior
-    ) -> tuple[Tensor, Tensor]:
-        """Normalised features and encoded targets of some slots."""
-        return (
-            posterior.normalise(slots.leaf(self.feature_key)[where]),
+    ) -> Tensor:
+        """Features and targets of some slots, as rows of the posterior."""
+        return posterior.join(
+            slots.leaf(self.feature_key)[where],
             self.encode(slots.leaf(self.target_key)[where]),
         )
 
     def learn(self, slots: Slots, offer: Offer, plan: Plan) -> None:
         """Follow what was written: the rows of a batch in the slots of a plan."""
-        self.keep(offer.posterior)
-        self._counters["changed_rows"] += offer.apply(plan, offer.posterior.statistics)
-        self.mark_in_step(slots)
+        if plan.written:
+            self.keep(offer.posterior)
+            offer.apply(plan, offer.posterior.statistics)
+            self._counters["changed_rows"] += plan.written
+            self.mark_in_step(slots)
 
-    def write_back(self, slots: Slots, index: Tensor, features: Tensor) -> None:
-        """Write new features to some slots, all different, and follow."""
-        posterior = self.posterior if self.in_step(slots) else None
+    def write_back(
+        self, slots: Slots, index: Tensor, features: Tensor, size: int
+    ) -> None:
+        """Write new features to some slots, all different, and follow.
+
+        Args:
+            slots: of the storage.
+            index: the slots to write to, shape ``(n,)``.
+            features: shape ``(n, d0)``.
+            size: how many slots are in use.
+        """
+        posterior = self.posterior
         if (
             posterior is None
             # Where most of the memory changes, starting again is cheaper than the
             # difference, and exact.
-            or (posterior.form == "primal" and 2 * len(index) >= len(slots))
+            or (posterior.form == "primal" and 2 * len(index) >= size)
+            or not self.in_step(slots)
         ):
             slots.write_leaf(self.feature_key, index, features)
             return

@@ -23,21 +23,26 @@ class Offer:
 
     Args:
         features: as given, shape ``(n, d0)``.
-        targets: encoded as numbers, shape ``(n, K)``.
+        targets: as given.
+        encoded: targets as numbers, shape ``(n, K)``.
         posterior: the model that they are held against.
 
     Attributes:
-        rows: normalised features, shape ``(n, d)``.
+        rows: features and targets as the posterior takes them.
         checked: whether the values are known to be fine.
     """
 
     def __init__(
-        self, features: Tensor, targets: Tensor, posterior: BayesianLinearPosterior
+        self,
+        features: Tensor,
+        targets: Tensor,
+        encoded: Tensor,
+        posterior: BayesianLinearPosterior,
     ) -> None:
         self.features = features
         self.targets = targets
         self.posterior = posterior
-        self.rows = posterior.normalise(features)
+        self.rows = posterior.join(features, encoded)
         self.checked = False
 
     def __len__(self) -> int:
@@ -50,32 +55,21 @@ class Offer:
         if plan is not None:
             statistics = statistics.clone()
             self.apply(plan, statistics)
-        return CandidateBatch(statistics, self.rows, self.targets)
+        return CandidateBatch(statistics, self.rows)
 
-    def apply(self, plan: Plan, statistics: Statistics) -> int:
-        """Bring statistics to what a plan writes.
-
-        Returns:
-            The number of rows that it writes.
-        """
+    def apply(self, plan: Plan, statistics: Statistics) -> None:
+        """Bring statistics to what a plan writes, which must be something."""
         kept = np.flatnonzero(plan.places >= 0)
-        if kept.size:
-            pick = torch.from_numpy(kept).to(self.rows.device)
-            statistics.replace(
-                plan.old_rows(),
-                (self.rows.index_select(0, pick), self.targets.index_select(0, pick)),
-                torch.from_numpy(plan.places[kept]).to(self.rows.device),
-            )
-        return len(kept)
+        pick = torch.from_numpy(kept).to(self.rows.device)
+        statistics.replace(
+            plan.old_rows(),
+            self.rows.index_select(0, pick),
+            torch.from_numpy(plan.places[kept]).to(self.rows.device),
+        )
 
-    def checksums(self) -> Tensor:
-        """The largest absolute value of a feature, and the sum of the targets.
-
-        NaN, infinity and values too large to compute with show in the first, NaN,
-        infinity and labels outside the classes in the second.
-        """
-        largest = torch.linalg.vector_norm(self.features, torch.inf)
-        return torch.stack([largest.double(), self.targets.sum().double()])
+    def extremes(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Smallest and largest feature and target; NaN if there is one among them."""
+        return (*torch.aminmax(self.features), *torch.aminmax(self.targets))
 
 
 class Plan:
@@ -83,28 +77,27 @@ class Plan:
 
     Args:
         places: the slot of each row, -1 for none.
+        written: how many rows have a slot.
 
     Attributes:
-        old: normalised features and targets of the items whose slots are taken over,
-            as they were before the batch.
+        old: rows of the items whose slots are taken over, as they were before the
+            batch.
     """
 
-    def __init__(self, places: NDArray[np.int64]) -> None:
+    def __init__(self, places: NDArray[np.int64], written: int) -> None:
         self.places = places
-        self.old: list[tuple[Tensor, Tensor]] = []
+        self.written = written
+        self.old: list[Tensor] = []
         self._owner: dict[int, int] = {}
 
     @classmethod
     def empty(cls, count: int) -> Plan:
         """A plan in which no row has a slot yet."""
-        return cls(np.full(count, -1, dtype=np.int64))
+        return cls(np.full(count, -1), 0)
 
-    def old_rows(self) -> tuple[Tensor, Tensor] | None:
-        """All of ``old`` in one pair of tensors."""
-        if not self.old:
-            return None
-        rows, targets = zip(*self.old, strict=True)
-        return torch.cat(rows), torch.cat(targets)
+    def old_rows(self) -> Tensor | None:
+        """All of ``old`` in one tensor."""
+        return torch.cat(self.old) if self.old else None
 
     def owner(self, slot: int) -> int | None:
         """The row of this batch that took a slot over, if one did."""
@@ -113,7 +106,9 @@ class Plan:
     def put(self, row: int, slot: int) -> None:
         """Give a row a slot that another item held."""
         previous = self.owner(slot)
-        if previous is not None:
+        if previous is None:
+            self.written += 1
+        else:
             self.places[previous] = -1
         self._owner[slot] = row
         self.places[row] = slot

@@ -23,6 +23,7 @@ class Sample:
         data: what ``sample()`` gave, with new features.
         feature_key: entry that holds them.
         slots: where they go.
+        size: how many of them are in use.
 
     Attributes:
         features: shape ``(n, d0)``, on the storage's device.
@@ -35,7 +36,7 @@ class Sample:
     """
 
     def __init__(
-        self, data: TensorDictBase, feature_key: NestedKey, slots: Slots
+        self, data: TensorDictBase, feature_key: NestedKey, slots: Slots, size: int
     ) -> None:
         if not data.batch_dims:
             data = data.unsqueeze(0)
@@ -48,8 +49,8 @@ class Sample:
         features = data.get(feature_key, None)
         if features is None:
             raise KeyError(f"missing entry {feature_key!r}: the new features")
-        self._size = len(slots)
-        if not self._size:
+        self._size = size
+        if not size:
             raise IndexError("the memory is empty: there is nothing to write back to")
         leaf = slots.leaf(feature_key)
         if features.dtype != leaf.dtype:
@@ -62,36 +63,42 @@ class Sample:
                 f"entry {feature_key!r} must have the shape "
                 f"{(len(index), *leaf.shape[1:])}, got {tuple(features.shape)}"
             )
-        self.features: Tensor = features.detach().to(slots.device)
-        self._index = _first_column(index).to(slots.device)
+        device = leaf.device
+        self.features: Tensor = features.detach().to(device)
+        self._index = _first_column(index).to(device)
         generation = data.get("index_generation", None)
         self._generation: Tensor | None = (
-            None if generation is None else _first_column(generation).to(slots.device)
+            None if generation is None else _first_column(generation).to(device)
         )
 
-    def pack(self, generation: Tensor | None) -> Tensor:
+    def tensors(self, generation: Tensor | None) -> list[Tensor]:
         """All that the host must know, for one transfer.
 
         Args:
             generation: of every slot, if slots have been written.
 
         Returns:
-            The largest absolute value of a feature, the slots, and for each whether it
-            still holds what was sampled (left out where that is not known).
+            The smallest and the largest feature, the slots, and the generation that
+            was sampled and the one that is there (left out where that is not known).
         """
-        largest = torch.linalg.vector_norm(self.features, torch.inf).double()
-        parts = [largest[None], self._index.double()]
+        tensors = [*torch.aminmax(self.features), self._index]
         if self._generation is not None and generation is not None:
             places = self._index.clamp(0, self._size - 1).long()
-            known = generation.index_select(0, places)
-            parts.append((known == self._generation).double())
-        return torch.cat(parts)
+            tensors += [self._generation, generation.index_select(0, places)]
+        return tensors
 
-    def live_slots(self, packed: NDArray[Any]) -> NDArray[np.int64]:
+    def live_slots(
+        self,
+        index: NDArray[Any],
+        sampled: NDArray[Any] | None = None,
+        current: NDArray[Any] | None = None,
+    ) -> NDArray[np.int64]:
         """The slot of each row, -1 where it holds another item by now.
 
         Args:
-            packed: what :meth:`pack` gave, on the host.
+            index: the slots, on the host.
+            sampled: their generations when they were sampled.
+            current: their generations now.
 
         Returns:
             Slots, shape ``(n,)``.
@@ -99,16 +106,15 @@ class Sample:
         Raises:
             IndexError: if a slot is not in use.
         """
-        count = len(self.features)
-        slots = packed[1 : count + 1].astype(np.int64)
-        wrong = np.flatnonzero((slots < 0) | (slots >= self._size))
-        if wrong.size:
+        slots = index.astype(np.int64, copy=False)
+        # Seen as unsigned, a negative number is a large one.
+        if slots.view(np.uint64).max() >= self._size:
+            wrong = np.flatnonzero((slots < 0) | (slots >= self._size))[0]
             raise IndexError(
                 f"entry 'index' must hold slots from 0 to {self._size - 1}, got "
-                f"{slots[wrong[0]]} for item {wrong[0]}"
+                f"{slots[wrong]} for item {wrong}"
             )
-        live = packed[count + 1 :]
-        return np.where(live != 0, slots, -1) if live.size else slots
+        return slots if sampled is None else np.where(sampled == current, slots, -1)
 
 
 def _first_column(index: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.data import TensorStorage
 
-__all__ = ["BOOKKEEPING_KEYS", "Slots", "keep_last"]
+__all__ = ["BOOKKEEPING_KEYS", "Slots", "keep_last", "last_rows"]
 
 #: Entries that TorchRL's buffers add to tensordicts and that are never stored.
 BOOKKEEPING_KEYS = ("index", "index_generation")
@@ -80,11 +80,7 @@ class Slots:
                 "selection writers store tensordicts; this storage holds a "
                 f"{type(content).__name__}"
             )
-        return {
-            key: leaf
-            for key, leaf in content.items(include_nested=True, leaves_only=True)
-            if key not in BOOKKEEPING_KEYS
-        }
+        return _leaves(content)
 
     def leaf(self, key: NestedKey) -> Tensor:
         """One of the stored tensors; the storage must be initialised."""
@@ -129,9 +125,9 @@ class Slots:
         return data
 
     def _check(self, data: TensorDictBase) -> None:
-        leaves = self.leaves
+        leaves, values = self.leaves, _leaves(data)
         for key, leaf in leaves.items():
-            value = data.get(key, None)
+            value = values.get(key)
             if value is None:
                 raise KeyError(
                     f"missing entry {_name(key)!r}: every item of this memory has "
@@ -149,12 +145,11 @@ class Slots:
                 )
         # TorchRL drops what a locked (shared or memory-mapped) storage does not know.
         if not self.storage._storage.is_locked:
-            for key in data.keys(include_nested=True, leaves_only=True):
-                if key not in leaves and key not in BOOKKEEPING_KEYS:
-                    raise KeyError(
-                        f"unknown entry {_name(key)!r}: every item of this memory has "
-                        f"{sorted(map(_name, leaves))}"
-                    )
+            for key in values.keys() - leaves.keys():
+                raise KeyError(
+                    f"unknown entry {_name(key)!r}: every item of this memory has "
+                    f"{sorted(map(_name, leaves))}"
+                )
 
     def write(
         self, slots: NDArray[np.int64], rows: NDArray[np.int64], data: TensorDictBase
@@ -199,13 +194,23 @@ class Slots:
         leaf = self.leaf(key)
         if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
             value = value.clone()  # a view of the memory itself
-        leaf[index] = value
+        leaf.index_copy_(0, index, value)
         self.storage._bump_mutation_revision()
 
     def announce(self, index: Tensor) -> None:
         """Tell the buffers on this storage which slots have new items."""
         for entity in self.storage._attached_entities_iter():
             entity.mark_update(index)
+
+
+def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:
+    """The tensors of a tensordict by key, without those of TorchRL's bookkeeping."""
+    entries = dict(data.items())
+    if not all(isinstance(entry, Tensor) for entry in entries.values()):
+        entries = dict(data.items(include_nested=True, leaves_only=True))
+    for key in BOOKKEEPING_KEYS:
+        entries.pop(key, None)
+    return entries
 
 
 def keep_last(places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -217,11 +222,29 @@ def keep_last(places: NDArray[np.int64]) -> NDArray[np.int64]:
     Returns:
         The slots that hold after the whole batch.
     """
-    rows = np.flatnonzero(places >= 0)[::-1]
-    slots, last = np.unique(places[rows], return_index=True)
+    rows = last_rows(places)
     result = np.full_like(places, -1)
-    result[rows[last]] = slots
+    result[rows] = places[rows]
     return result
+
+
+def last_rows(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The items that hold a slot after the whole batch, in order of arrival.
+
+    Args:
+        places: the slot of each item in order of arrival, -1 for none.
+
+    Returns:
+        Rows of ``places``, all with different slots.
+    """
+    # Where a slot is named several times, the last assignment stands. Those without a
+    # slot are assigned to a place at the end of their own.
+    rows = np.arange(len(places))
+    owner = np.empty(int(places.max()) + 2, dtype=np.int64)
+    owner[places] = rows
+    owner[-1] = -1
+    last: NDArray[np.int64] = (owner[places] == rows).nonzero()[0]
+    return last
 
 
 def _name(key: NestedKey) -> str:

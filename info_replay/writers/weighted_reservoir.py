@@ -98,7 +98,7 @@ class WeightedReservoirWriter(SelectionWriter):
     def _weigh(self, data: TensorDictBase) -> NDArray[np.float64]:
         """Weights of a batch, checked."""
         count = len(data)
-        weights = to_host(self.score(data)).astype(np.float64)
+        weights = to_host(self.score(data))[0].astype(np.float64)
         if weights.shape != (count,):
             raise ValueError(
                 f"the score function must give one weight an item, shape ({count},), "

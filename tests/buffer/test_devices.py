@@ -114,11 +114,11 @@ def on_gpu(tensor: Tensor) -> bool:
 
 @dataclass
 class Transfer:
-    """What passed from the device to the host."""
+    """What passed from the device to the host together."""
 
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    array: NDArray[Any]
+    shapes: list[tuple[int, ...]]
+    dtypes: list[torch.dtype]
+    arrays: list[NDArray[Any]]
 
 
 @dataclass
@@ -130,23 +130,23 @@ class Gateway:
     replay: Iterator[Transfer] | None = None
     calls: int = 0
 
-    def __call__(self, tensor: Tensor) -> NDArray[Any]:
+    def __call__(self, *tensors: Tensor) -> list[NDArray[Any]]:
         self.calls += 1
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        dtypes = [tensor.dtype for tensor in tensors]
         if self.replay is not None:
-            assert isinstance(tensor, FakeTensor)
+            assert all(isinstance(tensor, FakeTensor) for tensor in tensors)
             expected = next(self.replay)
-            assert (tuple(tensor.shape), tensor.dtype) == (
-                expected.shape,
-                expected.dtype,
-            )
-            return expected.array.copy()
+            assert (shapes, dtypes) == (expected.shapes, expected.dtypes)
+            return [array.copy() for array in expected.arrays]
         if self.reads is not None:
             self.reads.allowed = True
-        array = to_host(tensor)
+        arrays = to_host(*tensors)
         if self.reads is not None:
             self.reads.allowed = False
-        self.recorded.append(Transfer(tuple(tensor.shape), tensor.dtype, array.copy()))
-        return array
+        copies = [array.copy() for array in arrays]
+        self.recorded.append(Transfer(shapes, dtypes, copies))
+        return arrays
 
 
 @contextlib.contextmanager
