@@ -15,7 +15,7 @@ from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from benchmarks.point_by_point import PaperInfoRS, ShermanMorrisonInfoRS
-from benchmarks.timing import medians, report
+from benchmarks.timing import medians, report, row
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 
 CLASSES = 10
@@ -92,18 +92,8 @@ def main() -> None:
     torch.manual_seed(0)
     rows: list[dict[str, object]] = []
 
-    def row(
-        what: str, value: float, unit: str, limit: float, least: bool = False
-    ) -> None:
-        rows.append(
-            {
-                "what": what,
-                "value": value,
-                "unit": unit,
-                "bound": f"{'>=' if least else '<='} {limit:g}",
-                "met": "yes" if (value >= limit if least else value <= limit) else "NO",
-            }
-        )
+    def add(*what: Any, **options: Any) -> None:
+        rows.append(row(*what, **options))
 
     # Reservoir sampling against the ring buffer, while filling and when long full.
     batches = stream(128)
@@ -121,8 +111,8 @@ def main() -> None:
             "rs filling": (offer, filling.extend),
         }
     )
-    row("RS extend(128), M=100 / ring", times["rs"] / times["ring"], "x", 1.3)
-    row(
+    add("RS extend(128), M=100 / ring", times["rs"] / times["ring"], "x", 1.3)
+    add(
         "RS extend(128), filling M=100,000 / ring",
         times["rs filling"] / times["large ring"],
         "x",
@@ -132,7 +122,7 @@ def main() -> None:
     # A training step's worth of InfoRS against one extend of the ring buffer.
     step = training_step(infors(100, 20_000), batches, 128)
     times = medians({"ring": (offer, ring.extend), "step": step}, calls=400)
-    row(
+    add(
         "InfoRS write-back + extend(128), M=100, d=101 / ring",
         times["step"] / times["ring"],
         "x",
@@ -160,14 +150,14 @@ def main() -> None:
         calls=200,
         warmup=5,
     )
-    row(
+    add(
         "InfoRS extend(128): the paper's equations point by point / batch",
         times["paper"] / times["batch"],
         "x",
         30,
         least=True,
     )
-    row(
+    add(
         "InfoRS extend(128): Sherman-Morrison point by point / batch",
         times["lean"] / times["batch"],
         "x",
@@ -180,7 +170,7 @@ def main() -> None:
     wide = infors(1000, 20_000, 512)
     wide_step = training_step(wide, wide_batches, 32)
     times = medians({"step": wide_step}, calls=200)
-    row(
+    add(
         "InfoRS write-back + extend(32), M=1,000, d=513",
         times["step"] / 1e3,
         "ms",
@@ -198,7 +188,7 @@ def main() -> None:
         },
         calls=200,
     )
-    row(
+    add(
         "InfoRS extend(128), M=100,000 / M=1,000",
         times["large"] / times["small"],
         "x",

@@ -37,6 +37,19 @@ def medians(
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def row(
+    what: str, value: float, unit: str, limit: float, least: bool = False
+) -> dict[str, Any]:
+    """One line of a table: a measured value and the bound that it should keep."""
+    return {
+        "what": what,
+        "value": value,
+        "unit": unit,
+        "bound": f"{'>=' if least else '<='} {limit:g}",
+        "met": "yes" if (value >= limit if least else value <= limit) else "NO",
+    }
+
+
 def report(name: str, rows: list[dict[str, Any]]) -> None:
     """Print rows as a table and save them with the machine's description."""
     columns = list(rows[0])

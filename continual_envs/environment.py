@@ -227,7 +227,9 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
                 self.options.width,
             )
         else:
-            tasks = [np.setdiff1d(task.train, self._held_out) for task in self.tasks]
+            tasks = [task.train for task in self.tasks]
+            if len(self._held_out):
+                tasks = [np.setdiff1d(samples, self._held_out) for samples in tasks]
             self._stream = TaskStream(tasks, repeats, seed)
         self._position = position
 

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from agents import demo
+from continual_envs import make_stream
 from info_replay import learnability, surprise
 
 Array = NDArray[np.float64]
@@ -166,7 +167,34 @@ def memory_picture() -> Figure:
     return figure
 
 
+def streams_picture() -> Figure:
+    """How often each class of the digits comes along three streams."""
+    streams = {
+        "SplitDigits": {},
+        "SplitDigits, imbalance=5, seed=2": {"imbalance": 5},
+        "DriftDigits": {},
+    }
+    figure, rows = plt.subplots(len(streams), 1, figsize=(8, 5), layout="constrained")
+    for axes, (title, options) in zip(rows, streams.items(), strict=True):
+        env = make_stream(title.split(",")[0], batch_size=50, epochs=4, **options)
+        env.reset(seed=2)
+        counts = []
+        for _ in range(env.num_steps):
+            info = env.step(np.zeros(50, dtype=np.int64))[-1]
+            counts.append(np.bincount(info["label"][info["label"] >= 0], minlength=10))
+        shares = np.array(counts) / np.array(counts).sum(1, keepdims=True)
+        colors = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
+        axes.stackplot(
+            np.arange(len(counts)), shares.T, colors=colors, alpha=0.85, step="mid"
+        )
+        axes.set(xlim=(0, len(counts) - 1), ylim=(0, 1), yticks=[], title=title)
+    figure.supxlabel("step", fontsize=10)
+    figure.supylabel("share of each class", fontsize=10)
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
+    "streams": streams_picture,
     "toy_regression": toy_regression_picture,
     "memory": memory_picture,
 }
