@@ -1,0 +1,179 @@
+"""Everything that defines a run: :class:`ExperimentConfig`, and the paper's presets."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from agents.networks import NETWORKS
+from continual_envs import BENCHMARKS
+from info_replay.replay_buffer import POLICIES
+
+__all__ = ["PRESETS", "ExperimentConfig"]
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """The settings of one run; every field is an option of ``info-replay train``."""
+
+    env: str = _option("SplitMNIST", "which stream to learn from")
+    policy: str = _option("infors", "what the memory keeps; 'none' for no replay")
+    seed: int = _option(0, "seed of stream, network, memory and augmentation")
+    imbalance: int = _option(1, "how many times as often one task comes (r)")
+    epochs: int = _option(1, "how often each task's samples come (n_e)")
+    batch_size: int = _option(128, "samples a step (bs)")
+    replay_batch_size: int = _option(128, "samples of each draw from memory (mbs)")
+    capacity: int = _option(100, "slots of the memory (M)")
+    network: str = _option("fc", "'fc' with two hidden layers of 100, or 'resnet18'")
+    learning_rate: float = _option(0.1, "step size of gradient descent (lr)")
+    alpha: float = _option(0.3, "weight of stored outputs; 0 for plain replay")
+    beta: float = _option(1.0, "weight of stored targets")
+    augmented: bool = _option(False, "pad, crop and flip images at random")
+    eta: float = _option(1.0, "weight of the learnability in the criterion MIC")
+    gamma: float = _option(0.0, "deviations above the mean to be informative (gamma_i)")
+    gamma_learnability: float = _option(0.0, "the same for InfoGS's learnability")
+    noise: float = _option(0.3, "sigma of the Bayesian model")
+    jitter: float = _option(0.1, "c of the Bayesian model")
+    decay: float | None = _option(
+        None, "forgetting factor of the running moments; all history without it"
+    )
+    validation: bool = _option(False, "hold a tenth of the data out, to tune on it")
+    steps: int | None = _option(None, "stop after so many steps of the stream")
+    evaluations: int = _option(20, "evaluations along the run, beside task ends")
+    checkpoint_every: float = _option(60.0, "seconds between checkpoints")
+    device: str = _option("auto", "'cpu', 'cuda', ... or the best there is")
+    threads: int | None = _option(None, "CPU threads of torch; its own choice without")
+    data_dir: str | None = _option(None, "folder of the data sets")
+    tensorboard: bool = _option(False, "write TensorBoard files, too")
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no run."""
+        _check_choice("env", self.env, list(BENCHMARKS))
+        _check_choice("policy", self.policy, [*POLICIES, "none"])
+        _check_choice("network", self.network, list(NETWORKS))
+        for name in (
+            "imbalance",
+            "epochs",
+            "batch_size",
+            "replay_batch_size",
+            "capacity",
+        ):
+            _check(name, getattr(self, name), 1)
+        for name in ("seed", "evaluations", "learning_rate", "alpha", "beta", "eta"):
+            _check(name, getattr(self, name), 0)
+        for name in ("noise", "jitter", "checkpoint_every"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        for name in ("steps", "threads"):
+            if getattr(self, name) is not None:
+                _check(name, getattr(self, name), 1)
+        if self.decay is not None and not 0 < self.decay < 1:
+            raise ValueError(f"decay must be between 0 and 1, got {self.decay!r}")
+        if self.policy == "cbrs" and BENCHMARKS[self.env].dataset == "Diabetes":
+            raise ValueError("policy 'cbrs' balances classes: SplitDiabetes has none")
+        if self.policy == "wrs" and BENCHMARKS[self.env].dataset == "Diabetes":
+            raise ValueError("policy 'wrs' weighs classes: SplitDiabetes has none")
+        try:
+            torch.device("cpu" if self.device == "auto" else self.device)
+        except RuntimeError:
+            raise ValueError(
+                f"device must be 'auto', 'cpu', 'cuda' or one of torch's, got "
+                f"{self.device!r}"
+            ) from None
+
+    @classmethod
+    def preset(cls, env: str, name: str | None = None, **chosen: Any) -> Any:
+        """The paper's settings for a stream, some of them changed.
+
+        Args:
+            env: the stream.
+            name: of the preset, by default that of the stream's data set.
+            **chosen: settings to change.
+
+        Returns:
+            The settings.
+
+        Example:
+            >>> config = ExperimentConfig.preset("SplitCIFAR10", policy="rs")
+            >>> config.network, config.capacity, config.epochs
+            ('resnet18', 200, 50)
+        """
+        _check_choice("env", env, list(BENCHMARKS))
+        if name is None:
+            name = _PRESET_OF_DATASET[BENCHMARKS[env].dataset]
+        _check_choice("preset", name, list(PRESETS))
+        return cls(**{**PRESETS[name], "env": env, **chosen})
+
+    @property
+    def torch_device(self) -> torch.device:
+        """The device to compute on."""
+        if self.device != "auto":
+            return torch.device(self.device)
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings by name."""
+        return dataclasses.asdict(self)
+
+
+#: Settings of the paper's Table "Hyperparameters and Configurations"; where the table
+#: gives a grid, one choice of it. "digits" is ours.
+PRESETS: dict[str, dict[str, Any]] = {
+    "mnist": {},
+    "cifar10": {
+        "network": "resnet18",
+        "epochs": 50,
+        "batch_size": 32,
+        "replay_batch_size": 32,
+        "capacity": 200,
+        "learning_rate": 0.03,
+        "augmented": True,
+    },
+    "mini-imagenet": {
+        "network": "resnet18",
+        "epochs": 100,
+        "batch_size": 32,
+        "replay_batch_size": 32,
+        "capacity": 1000,
+        "learning_rate": 0.03,
+        "augmented": True,
+    },
+    "digits": {
+        "epochs": 5,
+        "batch_size": 32,
+        "replay_batch_size": 32,
+        "capacity": 50,
+    },
+    "diabetes": {
+        "epochs": 20,
+        "batch_size": 16,
+        "replay_batch_size": 32,
+        "capacity": 50,
+        "learning_rate": 0.03,
+    },
+}
+
+_PRESET_OF_DATASET = {
+    "MNIST": "mnist",
+    "CIFAR10": "cifar10",
+    "MiniImageNet": "mini-imagenet",
+    "Digits": "digits",
+    "Diabetes": "diabetes",
+}
+
+
+def _check_choice(name: str, value: str, choices: list[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _check(name: str, value: float, least: float) -> None:
+    if not value >= least:
+        raise ValueError(f"{name} must be at least {least}, got {value!r}")

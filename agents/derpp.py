@@ -1,0 +1,303 @@
+"""The supervised learner: :class:`DERPlusPlusAgent` (dark experience replay, DER++)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812  the name everybody knows
+from numpy.typing import NDArray
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+
+from agents.inputs import augment, scale
+from agents.networks import FeatureNetwork
+from info_replay import SelectiveReplayBuffer
+from info_replay.writers import InformationWriter
+
+__all__ = ["DERPlusPlusAgent", "Stopwatch"]
+
+
+@dataclass
+class Stopwatch:
+    """Seconds spent in each part of the work.
+
+    Attributes:
+        seconds: by name of the part.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, part: str, start: float) -> None:
+        """Add the time since a moment of ``time.perf_counter``."""
+        spent = time.perf_counter() - start
+        self.seconds[part] = self.seconds.get(part, 0.0) + spent
+
+
+class DERPlusPlusAgent:
+    r"""Learns from a stream and a memory; never told of tasks (Sec. 3, Eq. "DER++").
+
+    For each batch it takes one step of gradient descent on
+
+    .. math::
+        \ell(B) + \alpha \, \mathrm{MSE}(z(M_1), z_1) + \beta \, \ell(M_2)
+
+    with two independent draws ``M_1``, ``M_2`` from the memory and the outputs ``z_1``
+    that were stored with the first. Then the batch is offered to the memory, with
+    outputs and features of this forward pass, and the features of both draws are
+    written back.
+
+    Args:
+        network: features and outputs.
+        memory: any selection policy; ``None`` for no replay.
+        num_classes: number of classes, ``None`` for regression.
+        learning_rate: of plain gradient descent.
+        alpha: weight of the stored outputs; 0 for plain experience replay.
+        beta: weight of the stored targets.
+        replay_batch_size: items of each draw, or fewer while the memory has fewer.
+        augmented: whether images are padded, cropped and flipped, anew in each use.
+        device: where to compute.
+        seed: of the augmentation.
+
+    Example:
+        >>> from agents.networks import make_network
+        >>> from agents.samplers import SubsetSampler
+        >>> from info_replay import make_replay_buffer
+        >>> network = make_network("fc", (1, 8, 8), 10, seed=0)
+        >>> memory = make_replay_buffer("infors", 50, num_classes=10,
+        ...                             sampler=SubsetSampler())
+        >>> agent = DERPlusPlusAgent(network, memory, num_classes=10)
+        >>> images = np.zeros((16, 1, 8, 8), dtype=np.uint8)
+        >>> agent.act(images).shape
+        (16,)
+        >>> agent.learn(images, np.arange(16) % 10)
+        >>> len(memory)
+        16
+    """
+
+    def __init__(
+        self,
+        network: FeatureNetwork,
+        memory: SelectiveReplayBuffer | None,
+        *,
+        num_classes: int | None,
+        learning_rate: float = 0.1,
+        alpha: float = 0.3,
+        beta: float = 1.0,
+        replay_batch_size: int = 128,
+        augmented: bool = False,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+    ) -> None:
+        for name, value in (
+            ("learning_rate", learning_rate),
+            ("alpha", alpha),
+            ("beta", beta),
+        ):
+            if not value >= 0:
+                raise ValueError(f"{name} must be at least 0, got {value!r}")
+        if replay_batch_size < 1:
+            raise ValueError(
+                f"replay_batch_size must be at least 1, got {replay_batch_size!r}"
+            )
+        self.device = torch.device(device)
+        self.network = network.to(self.device)
+        self.memory = memory
+        self.num_classes = num_classes
+        self.alpha = alpha
+        self.beta = beta
+        self.replay_batch_size = replay_batch_size
+        self.augmented = augmented
+        self.optimizer = torch.optim.SGD(network.parameters(), lr=learning_rate)
+        self.stopwatch = Stopwatch()
+        self._generator = torch.Generator().manual_seed(seed)
+        self._keeps_features = memory is not None and isinstance(
+            memory.writer, InformationWriter
+        )
+        # Where predicting and learning see the same thing, one forward pass is enough.
+        self._one_pass = not (augmented or network.depends_on_batch)
+        self._acted: tuple[Any, Tensor, Tensor, Tensor] | None = None
+
+    # -- predicting -------------------------------------------------------------------
+
+    def act(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """Predictions for a batch.
+
+        Args:
+            observation: inputs, shape ``(n, ...)``.
+
+        Returns:
+            Classes, or numbers in [-1, 1] for regression, shape ``(n,)``.
+        """
+        start = time.perf_counter()
+        if self._one_pass:
+            stored = torch.from_numpy(observation).to(self.device)
+            features, outputs = self.network(scale(stored))
+            self._acted = (observation, stored, features, outputs)
+            prediction = self._decide(outputs.detach())
+        else:
+            prediction = self.predict(observation)
+        self.stopwatch.add("learning", start)
+        return prediction
+
+    @torch.no_grad()
+    def predict(self, inputs: NDArray[Any]) -> NDArray[Any]:
+        """Predictions, without a thought of learning; see :meth:`act`."""
+        self.network.eval()
+        outputs = self.network(scale(torch.from_numpy(inputs).to(self.device)))[1]
+        self.network.train()
+        return self._decide(outputs)
+
+    def _decide(self, outputs: Tensor) -> NDArray[Any]:
+        if self.num_classes is None:
+            return outputs[:, 0].clamp(-1, 1).cpu().numpy()
+        return outputs.argmax(1).cpu().numpy()
+
+    # -- learning ---------------------------------------------------------------------
+
+    def learn(
+        self,
+        observation: NDArray[Any],
+        target: NDArray[Any],
+        mask: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Learn from a batch whose targets are known now, and offer it to the memory.
+
+        Args:
+            observation: inputs, shape ``(n, ...)``.
+            target: labels or numbers, shape ``(n,)``.
+            mask: which of them are no padding; by default labels that are not -1.
+        """
+        start = time.perf_counter()
+        stored, features, outputs = self._forward(observation)
+        if mask is None and self.num_classes is not None:
+            mask = target >= 0
+        targets = torch.from_numpy(target).to(self.device)
+        if mask is not None and not mask.all():
+            rows = torch.from_numpy(np.flatnonzero(mask)).to(self.device)
+            stored, features, outputs, targets = (
+                part.index_select(0, rows)
+                for part in (stored, features, outputs, targets)
+            )
+        if not len(targets):
+            return
+        loss = self._loss(outputs, targets)
+        draws: list[TensorDictBase] = []
+        if self.memory is not None and len(self.memory):
+            self.stopwatch.add("learning", start)
+            start = time.perf_counter()
+            draws = self._draw()
+            self.stopwatch.add("memory", start)
+            start = time.perf_counter()
+        if draws:
+            loss = loss + self._replay_loss(draws)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.stopwatch.add("learning", start)
+        start = time.perf_counter()
+        self._remember(stored, targets, features, outputs, draws)
+        self.stopwatch.add("memory", start)
+
+    def _forward(self, observation: NDArray[Any]) -> tuple[Tensor, Tensor, Tensor]:
+        """The observation on the device, and its features and outputs."""
+        if self._acted is not None and self._acted[0] is observation:
+            _, stored, features, outputs = self._acted
+            self._acted = None
+            return stored, features, outputs
+        stored = torch.from_numpy(observation).to(self.device)
+        features, outputs = self.network(self._look(stored))
+        return stored, features, outputs
+
+    def _look(self, stored: Tensor) -> Tensor:
+        """What the network sees of stored inputs in this step."""
+        inputs = scale(stored)
+        return augment(inputs, self._generator) if self.augmented else inputs
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if self.num_classes is None:
+            return F.mse_loss(outputs[:, 0], targets)
+        return F.cross_entropy(outputs, targets)
+
+    def _draw(self) -> list[TensorDictBase]:
+        assert self.memory is not None
+        weights = (self.alpha, self.beta)
+        return [self.memory.sample(self.replay_batch_size) for w in weights if w]
+
+    def _replay_loss(self, draws: list[TensorDictBase]) -> Tensor:
+        """Both draws' part of the loss; leaves their new features in them."""
+        seen = [self._look(draw.get("observation").to(self.device)) for draw in draws]
+        if self.network.depends_on_batch:
+            passed = [self.network(inputs) for inputs in seen]
+        else:
+            features, outputs = self.network(torch.cat(seen))
+            sizes = [len(inputs) for inputs in seen]
+            passed = list(zip(features.split(sizes), outputs.split(sizes), strict=True))
+        loss = torch.zeros((), device=self.device)
+        weights = [(w, k) for w, k in ((self.alpha, "logits"), (self.beta, "")) if w]
+        for draw, (features, outputs), (weight, key) in zip(
+            draws, passed, weights, strict=True
+        ):
+            if key:
+                part = F.mse_loss(outputs, draw.get(key).to(self.device))
+            else:
+                part = self._loss(outputs, draw.get("target").to(self.device))
+            loss = loss + weight * part
+            if self._keeps_features:
+                draw.set("feature", features.detach())
+        return loss
+
+    @torch.no_grad()
+    def _remember(
+        self,
+        stored: Tensor,
+        targets: Tensor,
+        features: Tensor,
+        outputs: Tensor,
+        draws: list[TensorDictBase],
+    ) -> None:
+        """Write features back, then offer the batch."""
+        if self.memory is None:
+            return
+        item = {"observation": stored, "target": targets, "logits": outputs.detach()}
+        if self._keeps_features:
+            item["feature"] = features.detach()
+            if draws:
+                keys = [
+                    key
+                    for key in ("index", "index_generation", "feature")
+                    if key in draws[0].keys()  # noqa: SIM118  a tensordict
+                ]
+                # One write-back for both draws: of a slot in both, the later counts.
+                self.memory.update_tensordict_priority(
+                    TensorDict(
+                        {key: torch.cat([d.get(key) for d in draws]) for key in keys},
+                        batch_size=[sum(map(len, draws))],
+                    )
+                )
+        self.memory.extend(
+            TensorDict(item, batch_size=[len(targets)], device=self.device)
+        )
+
+    # -- resuming ---------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that later steps depend on, as plain values and tensors."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "memory": None if self.memory is None else self.memory.state_dict(),
+            "generator": self._generator.get_state(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict`."""
+        self.network.load_state_dict(state_dict["network"])
+        self.optimizer.load_state_dict(state_dict["optimizer"])
+        if self.memory is not None:
+            self.memory.load_state_dict(state_dict["memory"])
+        self._generator.set_state(state_dict["generator"].cpu())
+        self._acted = None

@@ -1,0 +1,123 @@
+"""Networks that give features and outputs in one forward pass.
+
+* :class:`FullyConnected`, the paper's FC-[100, 100];
+* :class:`ResNet18`, torchvision's, as in the paper's footnote.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torchvision.models import resnet18
+
+__all__ = ["NETWORKS", "FeatureNetwork", "FullyConnected", "ResNet18", "make_network"]
+
+
+class FeatureNetwork(nn.Module):
+    """A network whose last layer is linear.
+
+    Attributes:
+        feature_dim: width of what the last layer sees.
+        depends_on_batch: whether the output of a sample depends on the others in its
+            batch while training (batch normalisation).
+    """
+
+    feature_dim: int
+    depends_on_batch: bool = False
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Features ``(n, feature_dim)`` and outputs ``(n, num_outputs)``."""
+        raise NotImplementedError
+
+
+class FullyConnected(FeatureNetwork):
+    """Linear layers with ReLU in between.
+
+    Args:
+        input_shape: of one input, which is flattened.
+        num_outputs: classes, or numbers to predict.
+        hidden: widths of the hidden layers.
+
+    Example:
+        >>> network = FullyConnected((1, 28, 28), 10)
+        >>> features, logits = network(torch.zeros(5, 1, 28, 28))
+        >>> features.shape, logits.shape
+        (torch.Size([5, 100]), torch.Size([5, 10]))
+    """
+
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        num_outputs: int,
+        hidden: tuple[int, ...] = (100, 100),
+    ) -> None:
+        super().__init__()
+        widths = (math.prod(input_shape), *hidden)
+        layers: list[nn.Module] = [nn.Flatten()]
+        for narrow, wide in zip(widths[:-1], widths[1:], strict=True):
+            layers += [nn.Linear(narrow, wide), nn.ReLU()]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(widths[-1], num_outputs)
+        self.feature_dim = widths[-1]
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and outputs; see :class:`FeatureNetwork`."""
+        features = self.body(inputs)
+        return features, self.head(features)
+
+
+class ResNet18(FeatureNetwork):
+    """torchvision's ResNet-18: a 7 x 7 convolution of stride 2, then max-pooling.
+
+    Args:
+        input_shape: channels, height and width.
+        num_outputs: classes, or numbers to predict.
+    """
+
+    depends_on_batch = True
+
+    def __init__(self, input_shape: tuple[int, ...], num_outputs: int) -> None:
+        super().__init__()
+        self.body = resnet18(num_classes=num_outputs)
+        if input_shape[0] != 3:
+            self.body.conv1 = nn.Conv2d(
+                input_shape[0], 64, kernel_size=7, stride=2, padding=3, bias=False
+            )
+        self.feature_dim = self.body.fc.in_features
+        self.head = self.body.fc
+        self.body.fc = nn.Identity()
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and outputs; see :class:`FeatureNetwork`."""
+        features = self.body(inputs)
+        return features, self.head(features)
+
+
+#: Networks by name.
+NETWORKS: dict[str, type[FullyConnected] | type[ResNet18]] = {
+    "fc": FullyConnected,
+    "resnet18": ResNet18,
+}
+
+
+def make_network(
+    name: str, input_shape: tuple[int, ...], num_outputs: int, seed: int
+) -> FeatureNetwork:
+    """A network whose first weights depend on the seed alone.
+
+    Args:
+        name: one of :data:`NETWORKS`.
+        input_shape: of one input.
+        num_outputs: classes, or numbers to predict.
+        seed: of the initialisation.
+
+    Returns:
+        The network, on the CPU.
+    """
+    if name not in NETWORKS:
+        raise ValueError(f"network must be one of {list(NETWORKS)}, got {name!r}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return NETWORKS[name](input_shape, num_outputs)

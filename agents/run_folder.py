@@ -1,0 +1,113 @@
+"""The files of one run: :class:`RunFolder`.
+
+========================  ===========================================================
+``config.json``           the settings
+``versions.json``         of Python and of the packages
+``metrics.jsonl``         one line an event along the run
+``result.json``           what came out; the same for the same settings, to the byte
+``timing.json``           where the time went
+``memory.pt``             what the memory holds at the end
+``checkpoint.pt``         while the run is not over
+========================  ===========================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from agents.config import ExperimentConfig
+
+__all__ = ["RunError", "RunFolder"]
+
+_PACKAGES = ("torch", "torchvision", "torchrl", "tensordict", "gymnasium", "numpy")
+#: Settings that may differ between a run and its continuation.
+_FREE = ("checkpoint_every", "data_dir", "tensorboard")
+
+
+class RunError(RuntimeError):
+    """A run folder is not what it should be; the message says what to do."""
+
+
+class RunFolder:
+    """Reads and writes the files of a run.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.checkpoint = self.path / "checkpoint.pt"
+        self.metrics = self.path / "metrics.jsonl"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is over."""
+        return (self.path / "result.json").exists()
+
+    def create(self, config: ExperimentConfig) -> None:
+        """Make the folder of a new run.
+
+        Raises:
+            RunError: if a run is there already.
+        """
+        if (self.path / "config.json").exists():
+            raise RunError(
+                f"{self.path} holds a run already: give --resume to continue it, or "
+                "another folder"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        versions = {name: version(name) for name in _PACKAGES}
+        self.write("versions.json", {"python": platform.python_version(), **versions})
+        self.write("config.json", config.as_dict())
+
+    def check(self, config: ExperimentConfig) -> None:
+        """Refuse to continue a run with other settings.
+
+        Raises:
+            RunError: naming the setting.
+        """
+        if not (self.path / "config.json").exists():
+            raise RunError(f"there is no run to resume in {self.path}")
+        saved = self.read("config.json")
+        for name, value in config.as_dict().items():
+            if name not in _FREE and saved.get(name) != value:
+                raise RunError(
+                    f"cannot resume a run with {name}={saved.get(name)!r} as one with "
+                    f"{name}={value!r}"
+                )
+
+    def write(self, name: str, content: Any) -> None:
+        """Write a JSON file, whole or not at all."""
+        target = self.path / name
+        partial = self.path / f".{name}.partial"
+        partial.write_text(json.dumps(content, indent=1) + "\n")
+        os.replace(partial, target)
+
+    def read(self, name: str) -> Any:
+        """Read a JSON file.
+
+        Raises:
+            RunError: if there is none or it is damaged.
+        """
+        path = self.path / name
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            raise RunError(f"{path} is missing: this is no finished run") from None
+        except json.JSONDecodeError as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+
+    def events(self, kind: str) -> Iterator[dict[str, Any]]:
+        """The events of one kind, in order."""
+        if self.metrics.exists():
+            for line in self.metrics.read_text().splitlines():
+                event = json.loads(line)
+                if event["kind"] == kind:
+                    yield event
