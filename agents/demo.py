@@ -1,94 +1,87 @@
-"""What reservoir sampling and InfoRS keep of an imbalanced stream of digits.
+"""What reservoir sampling and InfoRS learn from an imbalanced stream of digits.
 
-Streams scikit-learn's handwritten digits, one class 30 times as frequent as the others,
-through two memories of 100 slots and prints what is in them. Run it with ``make demo``.
+Runs DER++ on Split Digits (scikit-learn's), balanced and with one task 30 times as
+long, with both memories and several seeds; prints the table and draws the pictures. Run
+it with ``make demo``.
 """
 
 from __future__ import annotations
 
+import itertools
+import tempfile
+from pathlib import Path
+
 import torch
-from sklearn.datasets import load_digits
-from tensordict import TensorDict
+from tqdm import tqdm
 
-from info_replay import SelectiveReplayBuffer, make_replay_buffer
+from agents.config import ExperimentConfig
+from agents.experiment import Experiment
+from agents.metrics import mean_and_standard_error
+from agents.run_folder import RunFolder
+from agents.show import draw_pictures
 
-CAPACITY = 100
-BATCH_SIZE = 128
-FREQUENT_CLASS = 3
-IMBALANCE = 30
-SEED = 0
+__all__ = ["main", "run_all"]
 
-
-def digits_stream(seed: int = SEED) -> TensorDict:
-    """Digits in random order, those of one class 30 times each.
-
-    Args:
-        seed: of the order.
-
-    Returns:
-        Items with the entries ``"observation"``, ``"feature"`` and ``"target"``.
-    """
-    pixels, labels = load_digits(return_X_y=True)
-    observations = torch.from_numpy(pixels).to(torch.uint8)
-    targets = torch.from_numpy(labels).long()
-    copies = torch.where(targets == FREQUENT_CLASS, IMBALANCE, 1)
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.arange(len(targets)).repeat_interleave(copies)
-    order = order[torch.randperm(len(order), generator=generator)]
-    return TensorDict(
-        {
-            "observation": observations[order],
-            "feature": observations[order].float() / 16,
-            "target": targets[order],
-        },
-        batch_size=[len(order)],
-    )
+POLICIES = ("rs", "infors")
+IMBALANCES = (1, 30)
+EPOCHS = 3
+SEEDS = range(4)
+PICTURES = Path("runs") / "demo"
 
 
-def fill_memory(policy: str, stream: TensorDict) -> SelectiveReplayBuffer:
-    """Offer a stream to a memory, batch by batch.
+def run_all(
+    seeds: range = SEEDS, pictures: Path | None = PICTURES
+) -> dict[tuple[str, int], list[float]]:
+    """Run every policy, imbalance and seed.
 
     Args:
-        policy: name of the selection policy.
-        stream: the items.
+        seeds: of the runs.
+        pictures: where pictures of the first seed's runs at the largest imbalance go.
 
     Returns:
-        The memory that is left.
+        Average accuracies by policy and imbalance.
     """
-    options = {"num_classes": 10} if policy == "infors" else {}
-    generator = torch.Generator().manual_seed(SEED)
-    buffer = make_replay_buffer(policy, CAPACITY, generator=generator, **options)
-    for batch in stream.split(BATCH_SIZE):
-        buffer.extend(batch)
-    return buffer
-
-
-def class_counts(targets: torch.Tensor) -> list[int]:
-    """Number of items of each of the ten classes."""
-    counts: list[int] = torch.bincount(targets, minlength=10).tolist()
-    return counts
+    accuracies: dict[tuple[str, int], list[float]] = {}
+    jobs = list(itertools.product(IMBALANCES, POLICIES, seeds))
+    with tempfile.TemporaryDirectory() as folder:
+        for imbalance, policy, seed in (bar := tqdm(jobs, unit="run")):
+            bar.set_description(f"{policy}, imbalance {imbalance}")
+            config = ExperimentConfig.preset(
+                "SplitDigits",
+                policy=policy,
+                imbalance=imbalance,
+                seed=seed,
+                epochs=EPOCHS,
+                threads=1,
+            )
+            place = RunFolder(Path(folder) / f"{policy}-{imbalance}-{seed}")
+            if pictures is not None and seed == seeds[0] and imbalance > 1:
+                place = RunFolder(pictures / policy)
+                for old in pictures.glob(f"{policy}/*"):
+                    old.unlink()
+            result = Experiment(config, place).run()
+            accuracies.setdefault((policy, imbalance), []).append(result["average"])
+            if pictures is not None and place.path.parent == pictures:
+                draw_pictures(place)
+    return accuracies
 
 
 def main() -> None:
-    """Print the class counts of the stream and of both memories, side by side."""
-    stream = digits_stream()
-    columns = {"stream": class_counts(stream["target"])}
-    buffers = {policy: fill_memory(policy, stream) for policy in ("rs", "infors")}
-    for policy, buffer in buffers.items():
-        columns[policy] = class_counts(buffer[:]["target"])
-    print(
-        f"{len(stream)} handwritten digits, class {FREQUENT_CLASS} {IMBALANCE} times "
-        f"as frequent, into a memory of {CAPACITY}:\n"
-    )
-    print("class" + "".join(f"{name:>10}" for name in ("stream", "RS", "InfoRS")))
-    for label, counts in enumerate(zip(*columns.values(), strict=True)):
-        bars = "  " + "#" * counts[2]
-        print(f"{label:>5}" + "".join(f"{count:>10}" for count in counts) + bars)
-    entered = buffers["infors"].reservoir_count
-    print(
-        f"\nInfoRS let {entered} of {len(stream)} digits enter reservoir sampling; "
-        f"RS all {buffers['rs'].reservoir_count}."
-    )
+    """Run the demonstration and print its table."""
+    torch.set_num_threads(1)
+    accuracies = run_all()
+    print("\nSplit Digits, memory of 50, average accuracy of five tasks after the last")
+    print(f"mean ± standard error of {len(SEEDS)} seeds, in per cent\n")
+    heads = "".join(f"{f'imbalance {r}':>18}" for r in IMBALANCES)
+    print(f"{'policy':<10}{heads}")
+    for policy in POLICIES:
+        cells = []
+        for imbalance in IMBALANCES:
+            values = [100 * value for value in accuracies[policy, imbalance]]
+            mean, error = mean_and_standard_error(values)
+            cells.append(f"{f'{mean:.1f} ± {error:.1f}':>18}")
+        print(f"{policy:<10}{''.join(cells)}")
+    print(f"\npictures: {PICTURES}/rs/*.png, {PICTURES}/infors/*.png")
 
 
 if __name__ == "__main__":

@@ -155,7 +155,8 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         super().reset(seed=seed)
         if seed is None:
             seed = int(self.np_random.integers(2**31))
-        self._start(int(seed))
+        self._seed, self._position = int(seed), 0
+        self._held_out, self._stream = self._derive(int(seed))
         return self._show(), self._told([], self._targets[:0])
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
@@ -189,7 +190,7 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
             )
             return None
         self._started()
-        batch = self._gather(self._segments)
+        batch = self._filled(self._gather(self._segments))
         if batch.dtype != np.uint8:
             space = self.observation_space
             assert isinstance(space, spaces.Box)
@@ -208,32 +209,27 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
             )
         return self._stream
 
-    def _start(self, seed: int, position: int = 0) -> None:
-        """Derive everything that depends on the seed."""
-        self._seed = seed
+    def _derive(self, seed: int) -> tuple[NDArray[np.int64], Stream]:
+        """What depends on the seed: the samples held out, and the stream."""
         train = np.arange(len(self.dataset.train))
-        self._held_out = train[:0]
-        if self.options.validation:
-            self._held_out = self._hold_out()
+        held_out = self._hold_out(seed) if self.options.validation else train[:0]
         repeats = [self.options.epochs] * self._num_groups
-        repeats[self.imbalanced_task] *= self.options.imbalance
+        repeats[self._imbalanced(seed)] *= self.options.imbalance
         if self._drifts:
-            kept = np.setdiff1d(train, self._held_out, assume_unique=True)
-            self._stream = DriftStream(
-                kept,
-                self.dataset.train.targets[kept],
-                repeats,
-                seed,
-                self.options.width,
-            )
-        else:
-            tasks = [task.train for task in self.tasks]
-            if len(self._held_out):
-                tasks = [np.setdiff1d(samples, self._held_out) for samples in tasks]
-            self._stream = TaskStream(tasks, repeats, seed)
-        self._position = position
+            kept = np.setdiff1d(train, held_out, assume_unique=True)
+            labels = self.dataset.train.targets[kept]
+            width = self.options.width
+            return held_out, DriftStream(kept, labels, repeats, seed, width)
+        tasks = [task.train for task in self.tasks]
+        if len(held_out):
+            tasks = [np.setdiff1d(samples, held_out) for samples in tasks]
+        return held_out, TaskStream(tasks, repeats, seed)
 
-    def _hold_out(self) -> NDArray[np.int64]:
+    def _imbalanced(self, seed: int) -> int:
+        chosen = self.options.imbalanced_task
+        return seed % self._num_groups if chosen is None else chosen
+
+    def _hold_out(self, seed: int) -> NDArray[np.int64]:
         """A tenth of the training samples of each class, or of each task."""
         if self.dataset.num_classes is None:
             groups = [task.train for task in self.tasks]
@@ -243,7 +239,7 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
                 np.flatnonzero(labels == label)
                 for label in range(self.dataset.num_classes)
             ]
-        random = generator(self._seed, _HOLD_OUT)
+        random = generator(seed, _HOLD_OUT)
         return np.concatenate(
             [random.permutation(group)[: round(len(group) / 10)] for group in groups]
         )
@@ -254,12 +250,16 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         stop = min(self._position + self._step_size, len(stream))
         self._segments = stream.take(self._position, stop)
         self._targets = self._gather_targets(self._segments)
-        batch = self._gather(self._segments)
-        if len(batch) < self._step_size:
-            padded = np.zeros((self._step_size, *batch.shape[1:]), dtype=batch.dtype)
-            padded[: len(batch)] = batch
-            batch = padded
+        batch = self._filled(self._gather(self._segments))
         return batch.reshape(*self._batch_shape, *self.dataset.input_shape)
+
+    def _filled(self, batch: Observation) -> Observation:
+        """A batch filled up with zeros."""
+        if len(batch) == self._step_size:
+            return batch
+        padded = np.zeros((self._step_size, *batch.shape[1:]), dtype=batch.dtype)
+        padded[: len(batch)] = batch
+        return padded
 
     def _gather(self, segments: list[Segment]) -> Observation:
         """Inputs of samples as their tasks show them, a copy."""
@@ -285,11 +285,9 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
     @property
     def imbalanced_task(self) -> int:
         """The task, or the class that drifts by, that comes more often."""
-        if self.options.imbalanced_task is not None:
-            return self.options.imbalanced_task
-        if self._seed < 0:
+        if self.options.imbalanced_task is None:
             self._started()
-        return self._seed % self._num_groups
+        return self._imbalanced(self._seed)
 
     @property
     def num_steps(self) -> int:
@@ -368,10 +366,22 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
                     f"cannot continue a stream with {key}={found!r} as one with "
                     f"{key}={expected!r}"
                 )
+        for key in ("seed", "position", "np_random"):
+            if key not in state_dict:
+                raise ValueError(f"this is not the state of a stream: it has no {key}")
         seed, position = int(state_dict["seed"]), int(state_dict["position"])
+        if seed < 0:
+            raise ValueError(f"the seed of a stream is at least 0, got {seed}")
+        held_out, stream = self._derive(seed)
+        last = math.ceil(len(stream) / self._step_size) * self._step_size
+        if not 0 <= position <= last or position % self._step_size:
+            raise ValueError(
+                f"the position of this stream is a multiple of {self._step_size} from "
+                f"0 to {last}, got {position}"
+            )
         self.np_random.bit_generator.state = state_dict["np_random"]
-        self._start(seed, position)
+        self._seed, self._position = seed, position
+        self._held_out, self._stream = held_out, stream
         before = max(position - self._step_size, 0)
-        stop = min(position, len(self._started()))
-        told = self._started().take(before, stop)
+        told = stream.take(before, min(position, len(stream)))
         return self._show(), self._told(told, self._gather_targets(told))

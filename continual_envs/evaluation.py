@@ -64,6 +64,8 @@ class EvaluationSet:
         Yields:
             Pairs of inputs and targets.
         """
+        if size < 1:
+            raise ValueError(f"the size of a batch must be at least 1, got {size!r}")
         for start in range(0, len(self), size):
             samples = self._samples[start : start + size]
             inputs = self._task.show(self._part.inputs.take(samples, axis=0))

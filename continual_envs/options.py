@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 __all__ = ["StreamOptions"]
 
 
@@ -53,8 +55,14 @@ class StreamOptions:
                 raise ValueError(
                     f"{name} must be True or False, got {getattr(self, name)!r}"
                 )
-        if not self.width > 0:
-            raise ValueError(f"width must be a positive number, got {self.width!r}")
+        if (
+            isinstance(self.width, bool)
+            or not isinstance(self.width, int | float)
+            or not 0 < self.width <= 1e6
+        ):
+            raise ValueError(
+                f"width must be a positive number up to 1e6, got {self.width!r}"
+            )
 
     @classmethod
     def of(cls, name: str, drifts: bool, values: dict[str, Any]) -> StreamOptions:
@@ -85,7 +93,7 @@ class StreamOptions:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _check_count(name: str, value: object, otherwise: str = "") -> None:

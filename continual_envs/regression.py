@@ -45,7 +45,8 @@ class RegressionStreamEnv(StreamEnv):
                 f"{prediction.dtype} of shape {prediction.shape}"
             )
         if not np.isfinite(prediction).all():
-            raise ValueError("the action must be finite numbers")
+            wrong = prediction[~np.isfinite(prediction)]
+            raise ValueError(f"the action must be finite numbers, got {wrong.flat[0]}")
         return prediction
 
     def _reward(self, prediction: NDArray[Any], targets: NDArray[Any]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import os
 import shutil
 import tempfile
@@ -104,7 +105,7 @@ def download(
     for url in urls:
         try:
             download_url(url, folder, name, md5)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, http.client.HTTPException) as error:
             problems.append(f"{url}: {error}")
         else:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,18 @@ def load_mini_imagenet(root: Path) -> Dataset:
             names[part] += chosen
             labels[part] += [label] * len(chosen)
     cache = _decoded(root, folder, names)
-    train, test = (
-        Part(
-            np.load(cache / f"{part}.npy", mmap_mode="r"),
-            np.array(labels[part], dtype=np.int64),
+    try:
+        train, test = (
+            Part(
+                np.load(cache / f"{part}.npy", mmap_mode="r"),
+                np.array(labels[part], dtype=np.int64),
+            )
+            for part in _PARTS
         )
-        for part in _PARTS
-    )
+    except (OSError, ValueError, EOFError) as error:
+        raise DatasetError(
+            f"{cache} is damaged: {error}. Delete the folder to decode the images anew"
+        ) from error
     return Dataset("mini-ImageNet", train, test, _CLASSES)
 
 
@@ -81,7 +87,19 @@ def _list(folder: Path) -> dict[str, list[str]]:
             raise DatasetError(
                 f"{path} is missing: mini-ImageNet has {', '.join(_TABLES)}"
             )
-        with path.open(newline="") as file:
+        for label, name in _read_table(path):
+            classes.setdefault(label, []).append(name)
+    if len(classes) != _CLASSES:
+        raise DatasetError(
+            f"the tables in {folder} name {len(classes)} classes, expected {_CLASSES}"
+        )
+    return classes
+
+
+def _read_table(path: Path) -> Iterator[tuple[str, str]]:
+    """Label and file name of each line of a table."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)
             if rows.fieldnames != ["filename", "label"]:
                 raise DatasetError(
@@ -89,12 +107,13 @@ def _list(folder: Path) -> dict[str, list[str]]:
                     f"{','.join(rows.fieldnames or ())}"
                 )
             for row in rows:
-                classes.setdefault(row["label"], []).append(row["filename"])
-    if len(classes) != _CLASSES:
-        raise DatasetError(
-            f"the tables in {folder} name {len(classes)} classes, expected {_CLASSES}"
-        )
-    return classes
+                if not row["filename"] or not row["label"]:
+                    raise DatasetError(
+                        f"{path}, line {rows.line_num}: expected filename,label"
+                    )
+                yield row["label"], row["filename"]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DatasetError(f"{path} cannot be read: {error}. Copy it anew") from error
 
 
 def _decoded(root: Path, folder: Path, names: dict[str, list[str]]) -> Path:

@@ -1,0 +1,153 @@
+"""The command line: ``info-replay train`` and ``info-replay show``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from agents.checkpoint import CheckpointError
+from agents.config import PRESETS, ExperimentConfig
+from agents.experiment import Experiment
+from agents.run_folder import RunError, RunFolder
+from agents.show import draw_pictures, format_result
+from continual_envs import BENCHMARKS, DatasetError
+
+__all__ = ["main"]
+
+_DESCRIPTION = """Learn from an online stream with a small memory that chooses what to
+keep, and see what came out."""
+_TRAIN = """Run DER++ on a stream. Settings that are not given are those of the paper
+for the stream's data set. The run's files go to a folder; a run that was interrupted
+goes on with --resume, as if nothing had happened."""
+_SHOW = """Print the result of a run and draw its pictures (PNG) into its folder: the
+accuracy of every task and the memory's class counts along the run, and what is in the
+memory."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: of the command line, by default those of the process.
+
+    Returns:
+        The exit status: 0 if all went well, 2 after a wrong option, 130 after Ctrl-C.
+    """
+    parser = _make_parser()
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+        return status
+    except (ValueError, TypeError, DatasetError, RunError, CheckpointError) as error:
+        print(f"info-replay: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="info-replay", description=_DESCRIPTION)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    train = commands.add_parser(
+        "train",
+        help="run a learner on a stream",
+        description=_TRAIN,
+        epilog=f"Streams: {', '.join(BENCHMARKS)}.",
+    )
+    train.add_argument("--preset", metavar="NAME", help=f"one of {', '.join(PRESETS)}")
+    train.add_argument(
+        "--out", metavar="FOLDER", help="of the run (default: runs/ENV-POLICY-...)"
+    )
+    train.add_argument(
+        "--resume", action="store_true", help="continue the run in the folder"
+    )
+    hints = typing.get_type_hints(ExperimentConfig)
+    for field in dataclasses.fields(ExperimentConfig):
+        _add_option(train, field.name, hints[field.name], field.metadata["help"])
+    train.set_defaults(run=_train)
+    show = commands.add_parser(
+        "show", help="print and draw a run's results", description=_SHOW
+    )
+    show.add_argument("folder", metavar="RUN", help="folder of a finished run")
+    show.set_defaults(run=_show)
+    return parser
+
+
+def _add_option(
+    parser: argparse.ArgumentParser, name: str, kind: Any, text: str
+) -> None:
+    """An option for a field of the settings; unless given, it is not there at all."""
+    flag = f"--{name.replace('_', '-')}"
+    if kind is bool:
+        parser.add_argument(
+            flag,
+            action=argparse.BooleanOptionalAction,
+            default=argparse.SUPPRESS,
+            help=text,
+        )
+        return
+    if isinstance(kind, types.UnionType):
+        kind = next(part for part in typing.get_args(kind) if part is not type(None))
+    parser.add_argument(
+        flag,
+        type=kind,
+        default=argparse.SUPPRESS,
+        metavar={int: "N", float: "X", str: "NAME"}[kind],
+        help=text,
+    )
+
+
+def _train(options: argparse.Namespace) -> int:
+    names = {field.name for field in dataclasses.fields(ExperimentConfig)}
+    chosen = {name: value for name, value in vars(options).items() if name in names}
+    env = chosen.pop("env", ExperimentConfig.env)
+    config = ExperimentConfig.preset(env, options.preset, **chosen)
+    folder = RunFolder(options.out or default_folder(config))
+    experiment = Experiment(config, folder, resume=options.resume)
+    print(f"run folder: {folder.path}", file=sys.stderr)
+    with tqdm(
+        total=experiment.num_steps,
+        initial=experiment.step,
+        desc=f"{config.env} {config.policy}",
+        unit="step",
+    ) as bar:
+
+        def progress(step: int, steps: int, accuracy: float) -> None:
+            bar.set_postfix_str(f"recent {accuracy:.3f}", refresh=False)
+            bar.update(step - bar.n)
+
+        try:
+            experiment.run(progress)
+        except KeyboardInterrupt:
+            bar.close()
+            print(
+                f"interrupted at step {experiment.step}; add --resume to go on",
+                file=sys.stderr,
+            )
+            return 130
+    print(format_result(folder))
+    return 0
+
+
+def default_folder(config: ExperimentConfig) -> Path:
+    """A folder named after what a run is about."""
+    name = f"{config.env}-{config.policy}-r{config.imbalance}-seed{config.seed}"
+    return Path("runs") / name
+
+
+def _show(options: argparse.Namespace) -> int:
+    folder = RunFolder(options.folder)
+    print(format_result(folder))
+    for path in draw_pictures(folder):
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""What a run's result looks like: a table, and three pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.checkpoint import load_checkpoint
+from agents.run_folder import RunFolder
+from continual_envs.rendering import picture
+
+__all__ = ["draw_pictures", "format_result"]
+
+_MOST_IMAGES = 100
+
+
+def format_result(folder: RunFolder) -> str:
+    """A finished run's result as text.
+
+    Args:
+        folder: of the run.
+
+    Returns:
+        Several lines.
+
+    Raises:
+        RunError: if the run is not finished.
+    """
+    result, seconds = folder.read("result.json"), folder.read("timing.json")
+    accuracy = result["metric"] == "accuracy"
+
+    def number(value: float | None) -> str:
+        if value is None:
+            return "-"
+        return f"{100 * value:.2f} %" if accuracy else f"{value:.4f}"
+
+    lines = [
+        f"{result['env']}, {result['policy']}, imbalance {result['imbalance']}, seed "
+        f"{result['seed']}: {result['steps_done']} steps",
+        "",
+        f"  average {result['metric']:<16} {number(result['average'])}",
+        f"  prequential              {number(result['prequential'])}",
+        f"  backward transfer        {number(result['backward_transfer'])}",
+        f"  forward transfer         {number(result['forward_transfer'])}",
+        "",
+        f"  {result['metric']} of each task (columns) after each task (rows)",
+    ]
+    lines += [
+        "    " + "  ".join(f"{100 * v if accuracy else v:6.1f}" for v in row)
+        for row in result["matrix"]
+    ]
+    memory = result["memory"]
+    if memory is not None:
+        lines += ["", f"  memory: {memory['size']} items"]
+        if "class_counts" in memory:
+            lines[-1] += f", classes {memory['class_counts']}"
+        lines.append(f"  entered reservoir sampling: {memory['reservoir_count']}")
+    total = sum(seconds.values()) or 1.0
+    spent = ", ".join(
+        f"{part} {time:.1f} s ({100 * time / total:.0f} %)"
+        for part, time in seconds.items()
+    )
+    lines += ["", f"  time: {spent}"]
+    return "\n".join(lines)
+
+
+def draw_pictures(folder: RunFolder) -> list[Path]:
+    """Draw a run's pictures into its folder.
+
+    Args:
+        folder: of a finished run.
+
+    Returns:
+        The files.
+    """
+    # matplotlib takes a while to import, and training does not need it.
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    result = folder.read("result.json")
+    paths = []
+
+    def save(figure: Any, name: str) -> None:
+        path = folder.path / f"{name}.png"
+        figure.savefig(path, dpi=120)
+        plt.close(figure)
+        paths.append(path)
+
+    events = list(folder.events("evaluation"))
+    steps = [event["step"] for event in events]
+    figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+    for task, scores in enumerate(np.array([event["scores"] for event in events]).T):
+        axes.plot(steps, scores, label=f"task {task + 1}")
+    axes.set(xlabel="step", ylabel=result["metric"])
+    axes.legend(frameon=False, fontsize=8, ncols=2)
+    save(figure, "tasks")
+    memory = [event for event in folder.events("memory") if "class_counts" in event]
+    if memory:
+        figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+        counts = np.array([event["class_counts"] for event in memory]).T
+        axes.stackplot([event["step"] for event in memory], counts)
+        axes.set(xlabel="step", ylabel="items of each class in memory")
+        save(figure, "memory_classes")
+    file = folder.path / "memory.pt"
+    if file.exists():
+        content = load_checkpoint(file)
+        images, order = content["observation"], content["target"].argsort()
+        if images.ndim == 4:
+            chosen = order[np.linspace(0, len(order) - 1, _MOST_IMAGES).astype(int)]
+            grid = picture(images[chosen.unique_consecutive()].numpy())
+            path = folder.path / "memory_images.png"
+            plt.imsave(path, grid)
+            paths.append(path)
+    return paths
