@@ -46,7 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
         return status
-    except (ValueError, TypeError, DatasetError, RunError, CheckpointError) as error:
+    except (
+        ValueError,
+        TypeError,
+        OSError,
+        DatasetError,
+        RunError,
+        CheckpointError,
+    ) as error:
         print(f"info-replay: error: {error}", file=sys.stderr)
         return 2
 

@@ -24,8 +24,8 @@ __all__ = ["main", "run_all"]
 
 POLICIES = ("rs", "infors")
 IMBALANCES = (1, 30)
-EPOCHS = 3
-SEEDS = range(4)
+EPOCHS = 2
+SEEDS = range(3)
 PICTURES = Path("runs") / "demo"
 
 
@@ -52,6 +52,7 @@ def run_all(
                 imbalance=imbalance,
                 seed=seed,
                 epochs=EPOCHS,
+                batch_size=16,
                 threads=1,
             )
             place = RunFolder(Path(folder) / f"{policy}-{imbalance}-{seed}")

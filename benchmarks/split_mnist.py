@@ -43,15 +43,19 @@ def measurements() -> Iterator[Job]:
 
 
 def tuning() -> Iterator[Job]:
-    """InfoRS over the paper's grid of eta and gamma, two seeds, on held-out data."""
-    for seed, imbalance, eta, gamma in itertools.product(
-        (100, 101), (1, 10), (0.0, 1.0, 3.0), (-0.3, 0.0, 0.3)
+    """A part of the paper's grid and of the decays, three seeds, on held-out data."""
+    plain = [{"policy": policy} for policy in ("rs", "wrs", "cbrs")]
+    informative = [
+        {"policy": "infors", "gamma": gamma, "decay": decay}
+        for gamma, decay in itertools.product((-0.3, 0.0), (None, 0.99))
+    ]
+    greedy = [{"policy": "infogs", "decay": decay} for decay in (None, 0.99, 0.995)]
+    for seed, imbalance, alpha, options in itertools.product(
+        (100, 101, 102), (1, 10), (0.3, 1.0), [*plain, *informative, *greedy]
     ):
         yield {
-            "method": "InfoRS",
-            "policy": "infors",
-            "eta": eta,
-            "gamma": gamma,
+            **options,
+            "alpha": alpha,
             "imbalance": imbalance,
             "seed": seed,
             "validation": True,

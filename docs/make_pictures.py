@@ -20,10 +20,10 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from tensordict import TensorDict
 
-from agents import demo
 from continual_envs import make_stream
-from info_replay import learnability, surprise
+from info_replay import learnability, make_replay_buffer, surprise
 
 Array = NDArray[np.float64]
 
@@ -151,18 +151,32 @@ COLORS = {"rs": MUTED, "infors": BLUE}
 
 
 def memory_picture() -> Figure:
-    """Class counts of two memories after the same imbalanced stream, as in the demo."""
-    stream = demo.digits_stream()
+    """Class counts of two memories after the same imbalanced stream of digits."""
+    stream = make_stream(
+        "DriftDigits", batch_size=128, width=1e6, imbalance=30, imbalanced_task=3
+    )
+    capacity = 100
     figure, row = plt.subplots(1, 2, figsize=(9.6, 3.6), sharey=True)
     for axes, policy in zip(row, NAMES, strict=True):
-        memory = demo.fill_memory(policy, stream)
-        counts = demo.class_counts(memory[:]["target"])
+        options = {"num_classes": 10} if policy == "infors" else {}
+        generator = torch.Generator().manual_seed(0)
+        memory = make_replay_buffer(policy, capacity, generator=generator, **options)
+        images, _ = stream.reset(seed=0)
+        for _ in range(stream.num_steps):
+            batch = torch.from_numpy(images)
+            images, _, _, _, info = stream.step(np.zeros(128, dtype=np.int64))
+            labels = torch.from_numpy(info["label"])
+            known = labels >= 0
+            features = batch[known].flatten(1) / 255
+            item = {"feature": features, "target": labels[known]}
+            memory.extend(TensorDict(item, batch_size=[len(features)]))
+        counts = memory[:]["target"].bincount(minlength=10).tolist()
         bars = axes.bar(range(10), counts, color=COLORS[policy], width=0.75)
         axes.bar_label(bars, color=MUTED, fontsize=9, padding=2)
         axes.set_title(NAMES[policy], fontsize=13, fontweight="bold")
         axes.set(xlabel="class", xticks=range(10))
     row[0].margins(y=0.12)
-    row[0].set_ylabel(f"items in a memory of {demo.CAPACITY}")
+    row[0].set_ylabel(f"items in a memory of {capacity}")
     figure.tight_layout()
     return figure
 
