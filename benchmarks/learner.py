@@ -63,14 +63,15 @@ class BareLoop:
         capacity = self.config.capacity
         if not self.memory:
             self.memory = [item.new_zeros(capacity, *item.shape[1:]) for item in items]
-        for place in range(len(items[0])):
-            slot = self.seen
-            if self.seen >= capacity:
-                slot = int(np.random.default_rng(self.seen).integers(self.seen + 1))
-            self.seen += 1
-            if slot < capacity:
-                for kept, item in zip(self.memory, items, strict=True):
-                    kept[slot] = item[place]
+        count = len(items[0])
+        numbers = torch.arange(self.seen, self.seen + count)
+        drawn = (torch.rand(count, dtype=torch.float64) * (numbers + 1)).long()
+        slots = torch.where(numbers < capacity, numbers, drawn)
+        self.seen += count
+        # Few are kept once the stream is long; in order, so that the last one stays.
+        for place in (slots < capacity).nonzero().flatten().tolist():
+            for kept, item in zip(self.memory, items, strict=True):
+                kept[slots[place]] = item[place]
 
 
 def race(contestants: dict[str, Callable[[], None]], steps: int) -> dict[str, float]:

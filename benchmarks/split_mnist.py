@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.split_mnist measure`` runs what is not in
 ``docs/results/split_mnist.jsonl`` yet; several processes may share the work, each with
-another ``--shard``. ``tune`` compares settings of the paper's grid on held-out data.
+another ``--shard``. ``tune`` compares settings of the paper's grid on held-out data,
+``table`` prints the results beside the paper's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from agents.config import ExperimentConfig
 from agents.experiment import Experiment
+from agents.metrics import mean_and_standard_error
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 IMBALANCES = (1, 3, 10, 30)
@@ -30,6 +32,15 @@ METHODS: dict[str, dict[str, Any]] = {
     "InfoRS, decay": {"policy": "infors", "decay": 0.999},
     "InfoGS": {"policy": "infogs"},
     "InfoGS, decay": {"policy": "infogs", "decay": 0.999},
+}
+#: Means and standard errors of the paper's Table "The means and standard errors of the
+#: continual learning benchmarks", Split MNIST.
+PAPER = {
+    "RS": ((81.49, 0.72), (78.74, 1.17), (71.94, 1.87), (52.76, 1.41)),
+    "WRS": ((75.75, 1.24), (73.90, 0.97), (68.82, 2.39), (65.87, 2.92)),
+    "CBRS": ((80.96, 1.43), (79.71, 0.55), (79.43, 2.28), (75.08, 2.73)),
+    "InfoGS": ((78.55, 1.37), (78.35, 1.56), (69.90, 2.18), (67.19, 3.52)),
+    "InfoRS": ((80.02, 1.53), (81.48, 0.98), (73.81, 2.43), (63.70, 2.63)),
 }
 Job = dict[str, Any]
 
@@ -75,14 +86,49 @@ def run(job: Job) -> dict[str, Any]:
     return {"job": job, "result": result, "seconds": rounded}
 
 
+def table() -> str:
+    """Our means and standard errors beside the paper's, as Markdown.
+
+    A cell is bold where it differs from the paper's by more than two joint standard
+    errors.
+    """
+    accuracies: dict[tuple[str, int], list[float]] = {}
+    for line in (RESULTS / "split_mnist.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        key = entry["job"]["method"], entry["job"]["imbalance"]
+        accuracies.setdefault(key, []).append(100 * entry["result"]["average"])
+    heads = "".join(f" r = {imbalance} |" for imbalance in IMBALANCES)
+    lines = [f"| Split MNIST, M = 100 |{heads}", "|---" * 5 + "|"]
+    for method in METHODS:
+        cells = []
+        paper = PAPER[method.split(",")[0]]
+        for imbalance, (theirs, their_error) in zip(IMBALANCES, paper, strict=True):
+            values = accuracies.get((method, imbalance), [])
+            if len(values) < 2:
+                cells.append("-")
+                continue
+            ours, error = mean_and_standard_error(values)
+            text = f"{ours:.1f} ± {error:.1f}"
+            if abs(ours - theirs) > 2 * (error**2 + their_error**2) ** 0.5:
+                text = f"**{text}**"
+            if len(values) < len(SEEDS):
+                text += f" (n={len(values)})"
+            cells.append(f"{text} / {theirs:.1f} ± {their_error:.1f}")
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run the jobs of one kind that nobody has run yet."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("measure", "tune"))
+    parser.add_argument("kind", choices=("measure", "tune", "table"))
     parser.add_argument("--shard", default="0/1", help="i/n: every n-th job from i on")
     arguments = parser.parse_args()
     first, step = map(int, arguments.shard.split("/"))
     kind = arguments.kind
+    if kind == "table":
+        print(table())
+        return
     jobs = list(measurements() if kind == "measure" else tuning())
     name = "split_mnist" if kind == "measure" else "split_mnist_tuning"
     path = RESULTS / f"{name}.jsonl"
