@@ -35,9 +35,11 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except (OSError, RuntimeError) as error:
+    except BaseException as error:
         if partial is not None:
             partial.unlink(missing_ok=True)
+        if not isinstance(error, OSError | RuntimeError):
+            raise
         kept = f"; the last one, {path}, is kept" if path.exists() else ""
         raise CheckpointError(f"cannot write a checkpoint ({error}){kept}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import sys
 import types
 import typing
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _make_parser()
     options = parser.parse_args(arguments)
+    # TorchRL tells of every storage that it makes, on the standard output.
+    logging.getLogger("torchrl").setLevel(logging.WARNING)
     try:
         status: int = options.run(options)
         return status

@@ -76,10 +76,16 @@ class ExperimentConfig:
                 _check(name, getattr(self, name), 1)
         if self.decay is not None and not 0 < self.decay < 1:
             raise ValueError(f"decay must be between 0 and 1, got {self.decay!r}")
-        if self.policy == "cbrs" and BENCHMARKS[self.env].dataset == "Diabetes":
-            raise ValueError("policy 'cbrs' balances classes: SplitDiabetes has none")
-        if self.policy == "wrs" and BENCHMARKS[self.env].dataset == "Diabetes":
-            raise ValueError("policy 'wrs' weighs classes: SplitDiabetes has none")
+        if BENCHMARKS[self.env].dataset == "Diabetes":
+            if self.policy in ("cbrs", "wrs"):
+                raise ValueError(
+                    f"policy {self.policy!r} needs classes: {self.env} has none"
+                )
+            if self.network == "resnet18" or self.augmented:
+                raise ValueError(
+                    "network 'resnet18' and augmented are for images: "
+                    f"{self.env} has none"
+                )
         try:
             torch.device("cpu" if self.device == "auto" else self.device)
         except RuntimeError:

@@ -8,6 +8,7 @@ it with ``make demo``.
 from __future__ import annotations
 
 import itertools
+import logging
 import tempfile
 from pathlib import Path
 
@@ -70,6 +71,7 @@ def run_all(
 def main() -> None:
     """Run the demonstration and print its table."""
     torch.set_num_threads(1)
+    logging.getLogger("torchrl").setLevel(logging.WARNING)
     accuracies = run_all()
     print("\nSplit Digits, memory of 50, average accuracy of five tasks after the last")
     print(f"mean ± standard error of {len(SEEDS)} seeds, in per cent\n")

@@ -172,18 +172,15 @@ class DERPlusPlusAgent:
             mask: which of them are no padding; by default labels that are not -1.
         """
         start = time.perf_counter()
-        stored, features, outputs = self._forward(observation)
         if mask is None and self.num_classes is not None:
             mask = target >= 0
-        targets = torch.from_numpy(target).to(self.device)
         if mask is not None and not mask.all():
-            rows = torch.from_numpy(np.flatnonzero(mask)).to(self.device)
-            stored, features, outputs, targets = (
-                part.index_select(0, rows)
-                for part in (stored, features, outputs, targets)
-            )
-        if not len(targets):
-            return
+            # Padding must not be seen: it would count in batch normalisation.
+            observation, target = observation[mask], target[mask]
+        if len(target) <= self.network.depends_on_batch:
+            return  # batch normalisation cannot learn from a single sample
+        stored, features, outputs = self._forward(observation)
+        targets = torch.from_numpy(target).to(self.device)
         loss = self._loss(outputs, targets)
         draws: list[TensorDictBase] = []
         if self.memory is not None and len(self.memory):
@@ -204,10 +201,9 @@ class DERPlusPlusAgent:
 
     def _forward(self, observation: NDArray[Any]) -> tuple[Tensor, Tensor, Tensor]:
         """The observation on the device, and its features and outputs."""
-        if self._acted is not None and self._acted[0] is observation:
-            _, stored, features, outputs = self._acted
-            self._acted = None
-            return stored, features, outputs
+        acted, self._acted = self._acted, None  # it holds for one step only
+        if acted is not None and acted[0] is observation:
+            return acted[1:]
         stored = torch.from_numpy(observation).to(self.device)
         features, outputs = self.network(self._look(stored))
         return stored, features, outputs

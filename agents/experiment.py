@@ -17,6 +17,7 @@ import torch
 from agents.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from agents.config import ExperimentConfig
 from agents.derpp import DERPlusPlusAgent
+from agents.interrupts import deferred_interrupt
 from agents.metrics import (
     average_score,
     backward_transfer,
@@ -126,6 +127,12 @@ class Experiment:
         *,
         resume: bool = False,
     ) -> None:
+        try:
+            torch.empty(0, device=config.torch_device)
+        except (RuntimeError, AssertionError):
+            raise ValueError(
+                f"device {config.device!r} is not available here; give 'cpu'"
+            ) from None
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         self.config = config
@@ -169,14 +176,15 @@ class Experiment:
         Raises:
             CheckpointError: if the run cannot be saved; it can be resumed from the
                 last checkpoint then.
+            KeyboardInterrupt: after Ctrl-C, once the step is done and saved.
         """
         if self.folder is not None and self.folder.is_finished:
             result: dict[str, Any] = self.folder.read("result.json")
             return result
         due = self._evaluation_steps()
-        try:
-            if self.step == 0 and 0 not in self._scores:
-                self._evaluate()
+        if not self._scores:
+            self._evaluate()
+        with deferred_interrupt() as interrupted:
             while self.step < self.num_steps:
                 self._advance()
                 if self.step in due:
@@ -184,11 +192,11 @@ class Experiment:
                 if progress is not None:
                     recent = self._rewards[-_WINDOW:]
                     progress(self.step, self.num_steps, float(np.mean(recent)))
+                if interrupted():
+                    self.save()
+                    raise KeyboardInterrupt
                 if time.monotonic() - self._saved_at > self.config.checkpoint_every:
                     self.save()
-        except KeyboardInterrupt:
-            self.save()
-            raise
         return self._finish()
 
     def _advance(self) -> None:
@@ -304,19 +312,19 @@ class Experiment:
 
     def _write_lines(self) -> None:
         assert self.folder is not None
-        with self.folder.metrics.open("a") as file:
-            file.writelines(f"{line}\n" for line in self._lines)
+        try:
+            with self.folder.metrics.open("a") as file:
+                file.writelines(f"{line}\n" for line in self._lines)
+            self._written = self.folder.metrics.stat().st_size
+        except OSError as error:
+            raise CheckpointError(f"cannot write the metrics ({error})") from error
         self._lines = []
-        self._written = self.folder.metrics.stat().st_size
 
     def save(self) -> None:
         """Write a checkpoint, from which a resumed run goes on to the bit."""
         if self.folder is None:
             return
-        try:
-            self._write_lines()
-        except OSError as error:
-            raise CheckpointError(f"cannot write the metrics ({error})") from error
+        self._write_lines()
         save_checkpoint(
             self.folder.checkpoint,
             {
@@ -339,21 +347,30 @@ class Experiment:
             # Killed before the first checkpoint: the beginning is the last good one.
             self.folder.metrics.unlink(missing_ok=True)
             return
+        for rubbish in self.folder.path.glob(f".{self.folder.checkpoint.name}-*"):
+            rubbish.unlink()  # of a process that was killed while it wrote
         state = load_checkpoint(self.folder.checkpoint)
         try:
             self._observation, _ = self.env.load_state_dict(state["env"])
             self.agent.load_state_dict(state["agent"])
-        except (KeyError, ValueError, RuntimeError) as error:
+            self.step = state["step"]
+            self._rewards = state["rewards"]
+            self._scores = state["scores"]
+            self._written = state["written"]
+            self.agent.stopwatch.seconds = state["seconds"]
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            text = " ".join(str(error).split())
             raise CheckpointError(
-                f"{self.folder.checkpoint} does not fit this run: {error}"
+                f"{self.folder.checkpoint} does not fit this run: {text}"
             ) from error
-        self.step = state["step"]
-        self._rewards = state["rewards"]
-        self._scores = state["scores"]
-        self._written = state["written"]
-        self.agent.stopwatch.seconds = state["seconds"]
+        metrics = self.folder.metrics
+        if not metrics.exists() or metrics.stat().st_size < self._written:
+            raise CheckpointError(
+                f"{metrics} is shorter than when the checkpoint was written: the run "
+                "cannot be resumed"
+            )
         # What was noted after the checkpoint will be noted again.
-        with self.folder.metrics.open("a") as file:
+        with metrics.open("a") as file:
             file.truncate(self._written)
 
 

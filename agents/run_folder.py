@@ -63,9 +63,9 @@ class RunFolder:
                 "another folder"
             )
         self.path.mkdir(parents=True, exist_ok=True)
+        self.write("config.json", config.as_dict())
         versions = {name: version(name) for name in _PACKAGES}
         self.write("versions.json", {"python": platform.python_version(), **versions})
-        self.write("config.json", config.as_dict())
 
     def check(self, config: ExperimentConfig) -> None:
         """Refuse to continue a run with other settings.
@@ -84,11 +84,19 @@ class RunFolder:
                 )
 
     def write(self, name: str, content: Any) -> None:
-        """Write a JSON file, whole or not at all."""
+        """Write a JSON file, whole or not at all.
+
+        Raises:
+            RunError: if it cannot be written.
+        """
         target = self.path / name
         partial = self.path / f".{name}.partial"
-        partial.write_text(json.dumps(content, indent=1) + "\n")
-        os.replace(partial, target)
+        try:
+            partial.write_text(json.dumps(content, indent=1) + "\n")
+            os.replace(partial, target)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise RunError(f"cannot write {target} ({error})") from error
 
     def read(self, name: str) -> Any:
         """Read a JSON file.
@@ -101,13 +109,20 @@ class RunFolder:
             return json.loads(path.read_text())
         except FileNotFoundError:
             raise RunError(f"{path} is missing: this is no finished run") from None
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from error
 
     def events(self, kind: str) -> Iterator[dict[str, Any]]:
-        """The events of one kind, in order."""
-        if self.metrics.exists():
-            for line in self.metrics.read_text().splitlines():
-                event = json.loads(line)
-                if event["kind"] == kind:
-                    yield event
+        """The events of one kind, in order.
+
+        Raises:
+            RunError: if a line is damaged.
+        """
+        if not self.metrics.exists():
+            return
+        try:
+            lines = self.metrics.read_text().splitlines()
+            events = [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise RunError(f"{self.metrics} is damaged: {error}") from error
+        yield from (event for event in events if event["kind"] == kind)

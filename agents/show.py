@@ -48,7 +48,7 @@ def format_result(folder: RunFolder) -> str:
         f"  {result['metric']} of each task (columns) after each task (rows)",
     ]
     lines += [
-        "    " + "  ".join(f"{100 * v if accuracy else v:6.1f}" for v in row)
+        "    " + "  ".join(f"{100 * v:6.1f}" if accuracy else f"{v:8.4f}" for v in row)
         for row in result["matrix"]
     ]
     memory = result["memory"]
