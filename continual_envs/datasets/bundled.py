@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from sklearn import datasets
 
 from continual_envs.datasets.base import Dataset, Part
 
@@ -23,6 +22,8 @@ def load_digits(root: Path) -> Dataset:
     Returns:
         The data set, its 17 levels of grey spread over a byte.
     """
+    from sklearn import datasets  # seconds to import
+
     pixels, labels = datasets.load_digits(return_X_y=True)
     images = (pixels.reshape(-1, 1, 8, 8) * (255 / 16)).round().astype(np.uint8)
     labels = labels.astype(np.int64)
@@ -46,6 +47,8 @@ def load_diabetes(root: Path) -> Dataset:
         The data set, measurements standardised by scikit-learn, the progression (25 to
         346) scaled to [-1, 1].
     """
+    from sklearn import datasets  # seconds to import
+
     inputs, progression = datasets.load_diabetes(return_X_y=True)
     low, high = progression.min(), progression.max()
     inputs = inputs.astype(np.float32)

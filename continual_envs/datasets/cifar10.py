@@ -8,7 +8,6 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-from torchvision.datasets import CIFAR10
 
 from continual_envs.datasets.base import Dataset, DatasetError, Part
 from continual_envs.datasets.files import check_file, download, staging
@@ -25,6 +24,8 @@ def load_cifar10(root: Path) -> Dataset:
     Returns:
         The data set.
     """
+    from torchvision.datasets import CIFAR10  # seconds to import
+
     folder = root / CIFAR10.base_folder
     if not folder.exists():
         with staging(folder) as partial:

@@ -11,8 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchvision.datasets.utils import download_url
-
 from continual_envs.datasets.base import DatasetError
 
 __all__ = ["check_file", "data_root", "download", "staging"]
@@ -101,6 +99,8 @@ def download(
     Raises:
         DatasetError: if no address has it.
     """
+    from torchvision.datasets.utils import download_url  # seconds to import
+
     problems = []
     for url in urls:
         try:

@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torchvision.datasets import MNIST
 
 from continual_envs.datasets.base import Dataset, DatasetError, Part
 from continual_envs.datasets.files import check_file, download, staging
 
 __all__ = ["load_mnist"]
-
-_MD5 = dict(MNIST.resources)
 
 
 def load_mnist(root: Path) -> Dataset:
@@ -30,22 +27,28 @@ def load_mnist(root: Path) -> Dataset:
     Returns:
         The data set.
     """
+    from torchvision.datasets import MNIST  # seconds to import
+
     folder = root / "MNIST" / "raw"
     if not folder.exists():
         with staging(folder) as partial:
             for name, md5 in MNIST.resources:
                 urls = [mirror + name for mirror in MNIST.mirrors]
                 download(urls, partial, name, md5, folder)
-    return Dataset("MNIST", _part(folder, "train"), _part(folder, "t10k"), 10)
+    checksums = dict(MNIST.resources)
+    train, test = (_part(folder, name, checksums) for name in ("train", "t10k"))
+    return Dataset("MNIST", train, test, 10)
 
 
-def _part(folder: Path, name: str) -> Part:
-    images = _read(folder, f"{name}-images-idx3-ubyte.gz")
-    labels = _read(folder, f"{name}-labels-idx1-ubyte.gz")
+def _part(folder: Path, name: str, checksums: dict[str, str]) -> Part:
+    images, labels = (
+        _read(folder, file, checksums[file])
+        for file in (f"{name}-images-idx3-ubyte.gz", f"{name}-labels-idx1-ubyte.gz")
+    )
     return Part(images[:, None], labels.astype(np.int64))
 
 
-def _read(folder: Path, name: str) -> NDArray[Any]:
+def _read(folder: Path, name: str, md5: str) -> NDArray[Any]:
     """An array in the IDX format: 2 zeros, type, dimensions, sizes, bytes."""
     path = folder / name
     if not path.exists():
@@ -54,7 +57,7 @@ def _read(folder: Path, name: str) -> NDArray[Any]:
             "file there"
         )
     try:
-        content = gzip.decompress(check_file(path, _MD5[name]))
+        content = gzip.decompress(check_file(path, md5))
     except (OSError, EOFError, zlib.error) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from error
     dimensions = content[3]

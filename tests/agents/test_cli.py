@@ -14,7 +14,6 @@ import torch
 from agents.cli import main
 from agents.config import ExperimentConfig
 from agents.derpp import DERPlusPlusAgent
-from continual_envs.datasets import files
 from tests.agents.helpers import outcome
 
 SMALL = ["train", "--env", "SplitDigits", "--policy", "rs", "--steps", "6"]
@@ -113,7 +112,7 @@ def test_a_data_set_that_is_missing_gets_one_line_that_says_what_to_do(
     def offline(*_: Any, **__: Any) -> None:
         raise OSError("no network")
 
-    monkeypatch.setattr(files, "download_url", offline)
+    monkeypatch.setattr("torchvision.datasets.utils.download_url", offline)
     empty, out = tmp_path / "data", tmp_path / "run"
     empty.mkdir()
     arguments = ["train", "--env", "SplitMNIST", "--data-dir", str(empty)]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from continual_envs import DatasetError, datasets, load_dataset, make_stream
-from continual_envs.datasets import Part, files
+from continual_envs.datasets import Part
 from continual_envs.datasets.files import check_file, data_root, download, staging
 
 
@@ -135,7 +135,7 @@ def test_a_download_goes_on_with_the_next_address(
             raise urllib.error.URLError("no route")
         (Path(root) / name).write_text(f"from {url}")
 
-    monkeypatch.setattr(files, "download_url", fetch)
+    monkeypatch.setattr("torchvision.datasets.utils.download_url", fetch)
     download(["first", "second", "third"], tmp_path, "file", "md5", tmp_path / "there")
     assert asked == ["first", "second"]
     assert (tmp_path / "file").read_text() == "from second"
@@ -164,7 +164,7 @@ def test_a_download_that_fails_half_way_leaves_nothing_and_says_what_to_do(
         if dataset == "CIFAR10" or len(calls) > 1:  # one file of MNIST arrives
             raise error
 
-    monkeypatch.setattr(files, "download_url", fetch)
+    monkeypatch.setattr("torchvision.datasets.utils.download_url", fetch)
     with pytest.raises(DatasetError) as caught:
         load_dataset(dataset, tmp_path)
     message = str(caught.value)
@@ -186,7 +186,7 @@ def test_a_download_that_is_interrupted_leaves_nothing(
         (Path(root) / name).write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(files, "download_url", fetch)
+    monkeypatch.setattr("torchvision.datasets.utils.download_url", fetch)
     with pytest.raises(KeyboardInterrupt):
         load_dataset(dataset, tmp_path)
     assert everything(tmp_path) == []

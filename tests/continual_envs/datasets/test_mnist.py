@@ -12,7 +12,6 @@ import pytest
 from torchvision.datasets import MNIST
 
 from continual_envs import DatasetError, load_dataset, make_stream
-from continual_envs.datasets import files, mnist
 from continual_envs.datasets.mnist import load_mnist
 from tests.continual_envs.helpers import require_data, still
 
@@ -42,10 +41,16 @@ def small_archives() -> dict[str, bytes]:
 def archives(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """Small archives whose checksums are the published ones."""
     made = small_archives()
-    for name, content in made.items():
-        md5 = hashlib.md5(content).hexdigest()
-        monkeypatch.setitem(mnist._MD5, name, md5)
+    publish(monkeypatch, made)
     return made
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, archives: dict[str, bytes]) -> None:
+    """Let archives have the checksums that torchvision knows."""
+    checksums = [
+        (name, hashlib.md5(data).hexdigest()) for name, data in archives.items()
+    ]
+    monkeypatch.setattr(MNIST, "resources", checksums)
 
 
 def put(root: Path, archives: dict[str, bytes]) -> Path:
@@ -80,7 +85,7 @@ def test_what_is_missing_is_downloaded_once(
         asked.append((url, md5))
         (Path(root) / name).write_bytes(archives[name])
 
-    monkeypatch.setattr(files, "download_url", fetch)
+    monkeypatch.setattr("torchvision.datasets.utils.download_url", fetch)
     assert len(load_mnist(tmp_path).train) == 6
     assert [url.rsplit("/", 1)[1] for url, _ in asked] == [
         name for name, _ in MNIST.resources
@@ -114,7 +119,7 @@ def test_an_archive_that_cannot_be_unpacked_is_named(
     name = "train-images-idx3-ubyte.gz"
     for content in (archives[name][:-9], b"no archive", archives[name][:30]):
         (folder / name).write_bytes(content)
-        monkeypatch.setitem(mnist._MD5, name, hashlib.md5(content).hexdigest())
+        publish(monkeypatch, {**archives, name: content})
         with pytest.raises(DatasetError, match=f"{name} cannot be read"):
             load_mnist(tmp_path)
 
