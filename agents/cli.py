@@ -33,6 +33,19 @@ accuracy of every task and the memory's class counts along the run, and what is 
 memory."""
 
 
+_POLICIES = """infors (what is informative, then at random), infogs (the most
+informative), infogs-rs (both), rs (at random), wrs (at random, uncertain ones more
+often), cbrs (each class alike), none (no replay)"""
+
+
+def _presets() -> str:
+    """Every preset with what it changes, in one line."""
+    return "; ".join(
+        f"{name}: " + (", ".join(f"{k}={v}" for k, v in values.items()) or "as above")
+        for name, values in PRESETS.items()
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
@@ -49,16 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
         return status
-    except (
-        ValueError,
-        TypeError,
-        OSError,
-        DatasetError,
-        RunError,
-        CheckpointError,
-    ) as error:
+    except (_WrongOption, DatasetError, RunError, CheckpointError) as error:
         print(f"info-replay: error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("info-replay: interrupted", file=sys.stderr)
+        return 130
+
+
+class _WrongOption(Exception):
+    """Settings that make no run; anything else that goes wrong is a program error."""
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -68,7 +81,9 @@ def _make_parser() -> argparse.ArgumentParser:
         "train",
         help="run a learner on a stream",
         description=_TRAIN,
-        epilog=f"Streams: {', '.join(BENCHMARKS)}.",
+        epilog=f"Streams: {', '.join(BENCHMARKS)}. Policies: {_POLICIES}. Unless "
+        f"given, settings are those of the preset that goes with the stream's data "
+        f"set: {_presets()}.",
     )
     train.add_argument("--preset", metavar="NAME", help=f"one of {', '.join(PRESETS)}")
     train.add_argument(
@@ -79,7 +94,10 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     hints = typing.get_type_hints(ExperimentConfig)
     for field in dataclasses.fields(ExperimentConfig):
-        _add_option(train, field.name, hints[field.name], field.metadata["help"])
+        text = field.metadata["help"]
+        if field.default is not None:
+            text = f"{text} ({field.default})"
+        _add_option(train, field.name, hints[field.name], text)
     train.set_defaults(run=_train)
     show = commands.add_parser(
         "show", help="print and draw a run's results", description=_SHOW
@@ -117,9 +135,12 @@ def _train(options: argparse.Namespace) -> int:
     names = {field.name for field in dataclasses.fields(ExperimentConfig)}
     chosen = {name: value for name, value in vars(options).items() if name in names}
     env = chosen.pop("env", ExperimentConfig.env)
-    config = ExperimentConfig.preset(env, options.preset, **chosen)
-    folder = RunFolder(options.out or default_folder(config))
-    experiment = Experiment(config, folder, resume=options.resume)
+    try:
+        config = ExperimentConfig.preset(env, options.preset, **chosen)
+        folder = RunFolder(options.out or default_folder(config))
+        experiment = Experiment(config, folder, resume=options.resume)
+    except (ValueError, OSError) as error:
+        raise _WrongOption(str(error)) from error
     print(f"run folder: {folder.path}", file=sys.stderr)
     with tqdm(
         total=experiment.num_steps,

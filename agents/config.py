@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,8 @@ class ExperimentConfig:
 
     def __post_init__(self) -> None:
         """Refuse settings that make no run."""
+        for each in dataclasses.fields(self):
+            _check_type(each.name, getattr(self, each.name), str(each.type))
         _check_choice("env", self.env, list(BENCHMARKS))
         _check_choice("policy", self.policy, [*POLICIES, "none"])
         _check_choice("network", self.network, list(NETWORKS))
@@ -74,6 +77,18 @@ class ExperimentConfig:
         for name in ("steps", "threads"):
             if getattr(self, name) is not None:
                 _check(name, getattr(self, name), 1)
+        for name, most in (("threads", 1024), ("seed", 2**63 - 1)):
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(
+                    f"{name} must be at most {most}, got {getattr(self, name)!r}"
+                )
+        if self.network == "resnet18":
+            for name in ("batch_size", "replay_batch_size", "capacity"):
+                if getattr(self, name) < 2:
+                    raise ValueError(
+                        f"{name} must be at least 2 with network 'resnet18', whose "
+                        f"batch normalisation needs company, got {getattr(self, name)}"
+                    )
         if self.decay is not None and not 0 < self.decay < 1:
             raise ValueError(f"decay must be between 0 and 1, got {self.decay!r}")
         if BENCHMARKS[self.env].dataset == "Diabetes":
@@ -87,12 +102,14 @@ class ExperimentConfig:
                     f"{self.env} has none"
                 )
         try:
-            torch.device("cpu" if self.device == "auto" else self.device)
+            kind = torch.device("cpu" if self.device == "auto" else self.device).type
         except RuntimeError:
+            kind = "meta"
+        if kind == "meta":
             raise ValueError(
                 f"device must be 'auto', 'cpu', 'cuda' or one of torch's, got "
                 f"{self.device!r}"
-            ) from None
+            )
 
     @classmethod
     def preset(cls, env: str, name: str | None = None, **chosen: Any) -> Any:
@@ -178,6 +195,29 @@ _PRESET_OF_DATASET = {
 def _check_choice(name: str, value: str, choices: list[str]) -> None:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _check_type(name: str, value: object, annotation: str) -> None:
+    """Refuse a value of another type than its field's, or one that is not finite."""
+    if value is None and "None" in annotation:
+        return
+    kind = annotation.split(" ")[0]
+    fits = {
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value),
+        "str": isinstance(value, str),
+        "bool": isinstance(value, bool),
+    }[kind]
+    if not fits:
+        words = {
+            "int": "a whole number",
+            "float": "a finite number",
+            "str": "text",
+            "bool": "True or False",
+        }
+        raise ValueError(f"{name} must be {words[kind]}, got {value!r}")
 
 
 def _check(name: str, value: float, least: float) -> None:

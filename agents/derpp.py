@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,11 @@ class Stopwatch:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, part: str, start: float) -> None:
-        """Add the time since a moment of ``time.perf_counter``."""
+        """Add the time since a moment of ``time.perf_counter``.
+
+        On CUDA, where work goes on in the background, parts that wait for nothing look
+        shorter than they are.
+        """
         spent = time.perf_counter() - start
         self.seconds[part] = self.seconds.get(part, 0.0) + spent
 
@@ -97,7 +102,7 @@ class DERPlusPlusAgent:
             ("alpha", alpha),
             ("beta", beta),
         ):
-            if not value >= 0:
+            if not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be at least 0, got {value!r}")
         if replay_batch_size < 1:
             raise ValueError(
@@ -113,7 +118,9 @@ class DERPlusPlusAgent:
         self.augmented = augmented
         self.optimizer = torch.optim.SGD(network.parameters(), lr=learning_rate)
         self.stopwatch = Stopwatch()
-        self._generator = torch.Generator().manual_seed(seed)
+        # Not the seed itself, with which the memory draws.
+        sequence = np.random.SeedSequence([seed, 1]).generate_state(1, np.uint64)
+        self._generator = torch.Generator().manual_seed(int(sequence[0] >> 1))
         self._keeps_features = memory is not None and isinstance(
             memory.writer, InformationWriter
         )
@@ -169,9 +176,14 @@ class DERPlusPlusAgent:
         Args:
             observation: inputs, shape ``(n, ...)``.
             target: labels or numbers, shape ``(n,)``.
-            mask: which of them are no padding; by default labels that are not -1.
+            mask: which of them are no padding; by default labels that are not -1, and
+                all numbers.
+
+        Raises:
+            ValueError: if shapes, types or labels are wrong; nothing is changed.
         """
         start = time.perf_counter()
+        self._check(observation, target, mask)
         if mask is None and self.num_classes is not None:
             mask = target >= 0
         if mask is not None and not mask.all():
@@ -198,6 +210,30 @@ class DERPlusPlusAgent:
         start = time.perf_counter()
         self._remember(stored, targets, features, outputs, draws)
         self.stopwatch.add("memory", start)
+
+    def _check(
+        self,
+        observation: NDArray[Any],
+        target: NDArray[Any],
+        mask: NDArray[np.bool_] | None,
+    ) -> None:
+        """Refuse a batch that cannot be learnt from, before anything is changed."""
+        for name, values in (("target", target), ("mask", mask)):
+            if values is not None and values.shape != observation.shape[:1]:
+                raise ValueError(
+                    f"{name} must have the shape {observation.shape[:1]}, got "
+                    f"{values.shape}"
+                )
+        if self.num_classes is None:
+            if target.dtype != np.float32:
+                raise ValueError(f"target must be float32, got {target.dtype}")
+        elif target.dtype != np.int64 or (
+            target.size and not -1 <= target.min() <= target.max() < self.num_classes
+        ):
+            raise ValueError(
+                f"target must be int64 labels from 0 to {self.num_classes - 1}, or -1 "
+                f"for padding, got {target.dtype} from {target.min()} to {target.max()}"
+            )
 
     def _forward(self, observation: NDArray[Any]) -> tuple[Tensor, Tensor, Tensor]:
         """The observation on the device, and its features and outputs."""
@@ -290,7 +326,14 @@ class DERPlusPlusAgent:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`."""
+        """Continue from a :meth:`state_dict`.
+
+        Raises:
+            KeyError: if a part is missing; nothing is changed.
+        """
+        for part in ("network", "optimizer", "memory", "generator"):
+            if part not in state_dict:
+                raise KeyError(f"this is not the state of an agent: it has no {part!r}")
         self.network.load_state_dict(state_dict["network"])
         self.optimizer.load_state_dict(state_dict["optimizer"])
         if self.memory is not None:

@@ -7,6 +7,7 @@ can be killed at any moment and resumed; what comes out is the same to the bit.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -127,6 +128,8 @@ class Experiment:
         *,
         resume: bool = False,
     ) -> None:
+        if folder is not None:
+            (folder.check if resume else folder.check_new)(config)
         try:
             torch.empty(0, device=config.torch_device)
         except (RuntimeError, AssertionError):
@@ -155,7 +158,6 @@ class Experiment:
         self._written = 0  # bytes of metrics that belong to the last checkpoint
         if folder is not None:
             if resume:
-                folder.check(config)
                 self._restore()
             else:
                 folder.create(config)
@@ -209,12 +211,12 @@ class Experiment:
         self.step += 1
 
     def _boundaries(self) -> list[int]:
-        """Steps after which each task is over, as far as this run goes."""
-        ends = self.env.boundaries
-        if self.num_steps == self.env.num_steps:
-            return ends
-        # A shortened run ends in the middle: what is not reached ends with it.
-        return [min(end, self.num_steps) for end in ends]
+        """Steps after which each task is over, as far as this run goes.
+
+        A shortened run ends in the middle of a task: its end is the last of them.
+        """
+        ends = [end for end in self.env.boundaries if end <= self.num_steps]
+        return ends if self.num_steps in ends else [*ends, self.num_steps]
 
     def _evaluation_steps(self) -> set[int]:
         between = np.linspace(0, self.num_steps, self.config.evaluations + 1)
@@ -273,6 +275,7 @@ class Experiment:
 
     def _result(self) -> dict[str, Any]:
         matrix = [self._scores[end] for end in self._boundaries()]
+        whole = self.num_steps == self.env.num_steps
         memory = self.agent.memory
         classes = self.env.dataset.num_classes
         return {
@@ -282,11 +285,14 @@ class Experiment:
                 if name not in ("data_dir", "checkpoint_every", "tensorboard")
             },
             "steps_done": self.step,
+            "steps_of_stream": self.env.num_steps,
             "imbalanced_task": self.env.imbalanced_task,
             "metric": "accuracy" if classes is not None else "negative squared error",
             "average": average_score(matrix),
-            "backward_transfer": backward_transfer(matrix),
-            "forward_transfer": forward_transfer(matrix, self._scores[0]),
+            "backward_transfer": backward_transfer(matrix) if whole else None,
+            "forward_transfer": (
+                forward_transfer(matrix, self._scores[0]) if whole else None
+            ),
             "prequential": float(np.mean(self._rewards)),
             "first": self._scores[0],
             "matrix": matrix,
@@ -298,7 +304,7 @@ class Experiment:
         if self.folder is not None:
             self._write_lines()
             self.folder.write("timing.json", self.agent.stopwatch.seconds)
-            if self.agent.memory is not None:
+            if self.agent.memory is not None and len(self.agent.memory):
                 content = {
                     key: self.agent.memory[:][key].cpu()
                     for key in ("observation", "target")
@@ -315,9 +321,14 @@ class Experiment:
         try:
             with self.folder.metrics.open("a") as file:
                 file.writelines(f"{line}\n" for line in self._lines)
+                file.flush()
+                os.fsync(file.fileno())
             self._written = self.folder.metrics.stat().st_size
         except OSError as error:
-            raise CheckpointError(f"cannot write the metrics ({error})") from error
+            kept = "; the last checkpoint is kept" if self._written else ""
+            raise CheckpointError(
+                f"cannot write the metrics ({error}){kept}"
+            ) from error
         self._lines = []
 
     def save(self) -> None:
@@ -341,14 +352,14 @@ class Experiment:
 
     def _restore(self) -> None:
         assert self.folder is not None
+        for rubbish in self.folder.path.glob(".*.pt-*"):
+            rubbish.unlink()  # of a process that was killed while it wrote
         if self.folder.is_finished:
             return
         if not self.folder.checkpoint.exists():
             # Killed before the first checkpoint: the beginning is the last good one.
             self.folder.metrics.unlink(missing_ok=True)
             return
-        for rubbish in self.folder.path.glob(f".{self.folder.checkpoint.name}-*"):
-            rubbish.unlink()  # of a process that was killed while it wrote
         state = load_checkpoint(self.folder.checkpoint)
         try:
             self._observation, _ = self.env.load_state_dict(state["env"])

@@ -119,5 +119,5 @@ def make_network(
     if name not in NETWORKS:
         raise ValueError(f"network must be one of {list(NETWORKS)}, got {name!r}")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # leaves those of devices alone
         return NETWORKS[name](input_shape, num_outputs)

@@ -51,8 +51,8 @@ class RunFolder:
         """Whether the run is over."""
         return (self.path / "result.json").exists()
 
-    def create(self, config: ExperimentConfig) -> None:
-        """Make the folder of a new run.
+    def check_new(self, config: ExperimentConfig) -> None:
+        """Refuse to start a run where there is one.
 
         Raises:
             RunError: if a run is there already.
@@ -62,6 +62,14 @@ class RunFolder:
                 f"{self.path} holds a run already: give --resume to continue it, or "
                 "another folder"
             )
+
+    def create(self, config: ExperimentConfig) -> None:
+        """Make the folder of a new run.
+
+        Raises:
+            RunError: if a run is there already.
+        """
+        self.check_new(config)
         self.path.mkdir(parents=True, exist_ok=True)
         self.write("config.json", config.as_dict())
         versions = {name: version(name) for name in _PACKAGES}
@@ -92,7 +100,10 @@ class RunFolder:
         target = self.path / name
         partial = self.path / f".{name}.partial"
         try:
-            partial.write_text(json.dumps(content, indent=1) + "\n")
+            with partial.open("w") as file:
+                file.write(json.dumps(content, indent=1) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(partial, target)
         except OSError as error:
             partial.unlink(missing_ok=True)

@@ -38,7 +38,12 @@ def format_result(folder: RunFolder) -> str:
 
     lines = [
         f"{result['env']}, {result['policy']}, imbalance {result['imbalance']}, seed "
-        f"{result['seed']}: {result['steps_done']} steps",
+        f"{result['seed']}: {result['steps_done']} steps"
+        + (
+            ""
+            if result["steps_done"] == result["steps_of_stream"]
+            else f" of {result['steps_of_stream']} (shortened)"
+        ),
         "",
         f"  average {result['metric']:<16} {number(result['average'])}",
         f"  prequential              {number(result['prequential'])}",

@@ -147,11 +147,13 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         Args:
             seed: of the order of the samples, of those held out and of the task that
                 comes more often. By default a new one each time.
-            options: none.
+            options: there are none.
 
         Returns:
             The first batch, and the info that :meth:`step` gives, filled with -1.
         """
+        if options:
+            raise ValueError(f"reset has no options, got {options!r}")
         super().reset(seed=seed)
         if seed is None:
             seed = int(self.np_random.integers(2**31))
@@ -359,6 +361,10 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         Raises:
             ValueError: if it is of another stream; nothing is changed then.
         """
+        if not isinstance(state_dict, dict):
+            raise ValueError(
+                f"the state of a stream is a dictionary, got {type(state_dict)}"
+            )
         for key, expected in self._identity().items():
             found = state_dict.get(key)
             if found != expected:
@@ -369,9 +375,12 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         for key in ("seed", "position", "np_random"):
             if key not in state_dict:
                 raise ValueError(f"this is not the state of a stream: it has no {key}")
-        seed, position = int(state_dict["seed"]), int(state_dict["position"])
-        if seed < 0:
-            raise ValueError(f"the seed of a stream is at least 0, got {seed}")
+        seed, position = state_dict["seed"], state_dict["position"]
+        for key, value in (("seed", seed), ("position", position)):
+            if not isinstance(value, int) or value < 0:
+                raise ValueError(
+                    f"the {key} of a stream is a whole number from 0 on, got {value!r}"
+                )
         held_out, stream = self._derive(seed)
         last = math.ceil(len(stream) / self._step_size) * self._step_size
         if not 0 <= position <= last or position % self._step_size:
@@ -379,7 +388,12 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
                 f"the position of this stream is a multiple of {self._step_size} from "
                 f"0 to {last}, got {position}"
             )
-        self.np_random.bit_generator.state = state_dict["np_random"]
+        try:
+            self.np_random.bit_generator.state = state_dict["np_random"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"np_random is not a generator's state: {error}"
+            ) from error
         self._seed, self._position = seed, position
         self._held_out, self._stream = held_out, stream
         before = max(position - self._step_size, 0)

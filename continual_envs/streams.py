@@ -10,6 +10,7 @@ continued from a position, and the same samples come whatever the batch size.
 from __future__ import annotations
 
 import abc
+import bisect
 import itertools
 from collections.abc import Sequence
 
@@ -88,31 +89,33 @@ class TaskStream(Stream):
     ) -> None:
         self._tasks = list(tasks)
         self._seed = seed
-        # One pass over a task is one epoch of it.
-        self._passes = [task for task, times in enumerate(epochs) for _ in range(times)]
-        lengths = [len(self._tasks[task]) for task in self._passes]
-        self._starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        self.boundaries = [
-            int(self._starts[last]) for last in itertools.accumulate(epochs)
-        ]
+        # One pass over a task is one epoch of it; passes are numbered through.
+        self._first_pass = [0, *itertools.accumulate(epochs)]
+        lengths = [len(task) for task in self._tasks]
+        self.boundaries = list(
+            itertools.accumulate(
+                length * times for length, times in zip(lengths, epochs, strict=True)
+            )
+        )
         self._current = (-1, np.empty(0, dtype=np.int64))
 
     def take(self, start: int, stop: int) -> list[Segment]:
         """Samples from one position to another; see :meth:`Stream.take`."""
         segments = []
-        number = int(self._starts.searchsorted(start, side="right")) - 1
         while start < stop:
-            offset, end = self._starts[number : number + 2].tolist()
-            order = self._order(number)
-            samples = order[start - offset : stop - offset]
-            segments.append((self._passes[number], samples))
-            start, number = end, number + 1
+            task = bisect.bisect_right(self.boundaries, start)
+            begin = self.boundaries[task - 1] if task else 0
+            epoch, offset = divmod(start - begin, len(self._tasks[task]))
+            order = self._order(task, self._first_pass[task] + epoch)
+            samples = order[offset : offset + stop - start]
+            segments.append((task, samples))
+            start += len(samples)
         return segments
 
-    def _order(self, number: int) -> NDArray[np.int64]:
+    def _order(self, task: int, number: int) -> NDArray[np.int64]:
         """The samples of one pass; the last one asked for is kept."""
         if self._current[0] != number:
-            samples = self._tasks[self._passes[number]]
+            samples = self._tasks[task]
             random = generator(self._seed, self._PURPOSE, number)
             self._current = (number, random.permutation(samples))
         return self._current[1]

@@ -53,8 +53,8 @@ def check_file(path: Path, md5: str) -> bytes:
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
         raise DatasetError(
-            f"{path} is damaged: its md5 is {found}, expected {md5}. Delete the file "
-            "and try again, to download or copy it anew"
+            f"{path} is damaged: its md5 is {found}, expected {md5}. Delete the folder "
+            f"{path.parent} to download the data set anew, or copy the file there"
         )
     return content
 

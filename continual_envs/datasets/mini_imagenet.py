@@ -55,7 +55,7 @@ def load_mini_imagenet(root: Path) -> Dataset:
     try:
         train, test = (
             Part(
-                np.load(cache / f"{part}.npy", mmap_mode="r"),
+                np.asarray(np.load(cache / f"{part}.npy", mmap_mode="r")),
                 np.array(labels[part], dtype=np.int64),
             )
             for part in _PARTS

@@ -40,7 +40,7 @@ def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--network", "vgg"], "network must be one of fc, resnet18, got 'vgg'"),
         (["--learning-rate", "-0.1"], "learning_rate must be at least 0, got -0.1"),
         (["--alpha", "-1"], "alpha must be at least 0, got -1"),
-        (["--beta", "nan"], "beta must be at least 0, got nan"),
+        (["--beta", "nan"], "beta must be a finite number, got nan"),
         (["--batch-size", "0"], "batch_size must be at least 1, got 0"),
         (["--capacity", "0"], "capacity must be at least 1, got 0"),
         (["--steps", "0"], "steps must be at least 1, got 0"),

@@ -158,7 +158,7 @@ def test_a_batch_that_is_missing_or_truncated_is_named(
     shutil.copy(source / name, folder / name)
     with (folder / name).open("r+b") as file:
         file.truncate(1_000_000)
-    with pytest.raises(DatasetError, match=f"{name} is damaged.*Delete the file"):
+    with pytest.raises(DatasetError, match=f"{name} is damaged.*Delete the folder"):
         load_dataset("CIFAR10", tmp_path)
 
 

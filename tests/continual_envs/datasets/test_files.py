@@ -83,7 +83,7 @@ def test_a_damaged_file_is_refused_and_the_user_told_what_to_do(
     assert str(path) in message
     assert md5 in message
     assert hashlib.md5(content).hexdigest() in message
-    assert "Delete the file" in message
+    assert "Delete the folder" in message
     assert path.read_bytes() == content
 
 

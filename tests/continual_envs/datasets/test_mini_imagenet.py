@@ -144,7 +144,7 @@ def test_the_second_time_images_come_from_the_cache(
     np.testing.assert_array_equal(first.train.inputs, second.train.inputs)
     np.testing.assert_array_equal(first.test.inputs, second.test.inputs)
     assert caches(root) == [cache]
-    assert isinstance(second.train.inputs, np.memmap)
+    assert isinstance(second.train.inputs.base, np.memmap)
     assert not second.train.inputs.flags.writeable
 
 

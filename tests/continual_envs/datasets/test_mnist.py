@@ -103,7 +103,7 @@ def test_a_file_that_is_missing_or_damaged_is_named(
     folder = put(tmp_path, archives)
     for content in (archives[name][:-5], archives[name][:-1] + b"x", b""):
         (folder / name).write_bytes(content)
-        with pytest.raises(DatasetError, match=f"{name} is damaged.*Delete the file"):
+        with pytest.raises(DatasetError, match=f"{name} is damaged.*Delete the folder"):
             load_dataset("MNIST", tmp_path)
     (folder / name).unlink()
     with pytest.raises(DatasetError, match=f"{name} is missing. Delete .* or copy"):
