@@ -53,7 +53,7 @@ def run_all(
                 imbalance=imbalance,
                 seed=seed,
                 epochs=EPOCHS,
-                batch_size=16,
+                batch_size=20,
                 threads=1,
             )
             place = RunFolder(Path(folder) / f"{policy}-{imbalance}-{seed}")
