@@ -19,7 +19,7 @@ from agents.networks import make_network
 from benchmarks.timing import report, row
 
 STEPS = 400
-IMAGE_STEPS = 30
+IMAGE_STEPS = 20
 ROUNDS = 5
 
 
