@@ -129,7 +129,7 @@ class Experiment:
         resume: bool = False,
     ) -> None:
         if folder is not None:
-            (folder.check if resume else folder.check_new)(config)
+            folder.check(config) if resume else folder.check_new()
         try:
             torch.empty(0, device=config.torch_device)
         except (RuntimeError, AssertionError):

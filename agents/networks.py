@@ -19,17 +19,22 @@ class FeatureNetwork(nn.Module):
     """A network whose last layer is linear.
 
     Attributes:
+        body: gives the features.
+        head: the last layer.
         feature_dim: width of what the last layer sees.
         depends_on_batch: whether the output of a sample depends on the others in its
             batch while training (batch normalisation).
     """
 
+    body: nn.Module
+    head: nn.Linear
     feature_dim: int
     depends_on_batch: bool = False
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Features ``(n, feature_dim)`` and outputs ``(n, num_outputs)``."""
-        raise NotImplementedError
+        features = self.body(inputs)
+        return features, self.head(features)
 
 
 class FullyConnected(FeatureNetwork):
@@ -62,11 +67,6 @@ class FullyConnected(FeatureNetwork):
         self.head = nn.Linear(widths[-1], num_outputs)
         self.feature_dim = widths[-1]
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and outputs; see :class:`FeatureNetwork`."""
-        features = self.body(inputs)
-        return features, self.head(features)
-
 
 class ResNet18(FeatureNetwork):
     """torchvision's ResNet-18: a 7 x 7 convolution of stride 2, then max-pooling.
@@ -80,19 +80,15 @@ class ResNet18(FeatureNetwork):
 
     def __init__(self, input_shape: tuple[int, ...], num_outputs: int) -> None:
         super().__init__()
-        self.body = resnet18(num_classes=num_outputs)
+        body = resnet18(num_classes=num_outputs)
         if input_shape[0] != 3:
-            self.body.conv1 = nn.Conv2d(
+            body.conv1 = nn.Conv2d(
                 input_shape[0], 64, kernel_size=7, stride=2, padding=3, bias=False
             )
-        self.feature_dim = self.body.fc.in_features
-        self.head = self.body.fc
-        self.body.fc = nn.Identity()
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and outputs; see :class:`FeatureNetwork`."""
-        features = self.body(inputs)
-        return features, self.head(features)
+        self.feature_dim = body.fc.in_features
+        self.body = body
+        self.head = body.fc
+        body.fc = nn.Identity()
 
 
 #: Networks by name.

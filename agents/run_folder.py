@@ -51,7 +51,7 @@ class RunFolder:
         """Whether the run is over."""
         return (self.path / "result.json").exists()
 
-    def check_new(self, config: ExperimentConfig) -> None:
+    def check_new(self) -> None:
         """Refuse to start a run where there is one.
 
         Raises:
@@ -69,7 +69,7 @@ class RunFolder:
         Raises:
             RunError: if a run is there already.
         """
-        self.check_new(config)
+        self.check_new()
         self.path.mkdir(parents=True, exist_ok=True)
         self.write("config.json", config.as_dict())
         versions = {name: version(name) for name in _PACKAGES}

@@ -266,21 +266,16 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
     def _gather(self, segments: list[Segment]) -> Observation:
         """Inputs of samples as their tasks show them, a copy."""
         inputs = self.dataset.train.inputs
-        if len(segments) == 1:
-            ((task, samples),) = segments
-            return self.tasks[task].show(inputs.take(samples, axis=0))
         parts = [
             self.tasks[task].show(inputs.take(samples, axis=0))
             for task, samples in segments
         ]
-        return np.concatenate([inputs[:0], *parts])
+        return parts[0] if len(parts) == 1 else np.concatenate([inputs[:0], *parts])
 
     def _gather_targets(self, segments: list[Segment]) -> NDArray[Any]:
         targets = self.dataset.train.targets
-        if len(segments) == 1:
-            return targets.take(segments[0][1])
         parts = [targets.take(samples) for _, samples in segments]
-        return np.concatenate([targets[:0], *parts])
+        return parts[0] if len(parts) == 1 else np.concatenate([targets[:0], *parts])
 
     # -- for the evaluator ------------------------------------------------------------
 
