@@ -298,20 +298,24 @@ class DERPlusPlusAgent:
         if self._keeps_features:
             item["feature"] = features.detach()
             if draws:
-                keys = [
-                    key
-                    for key in ("index", "index_generation", "feature")
-                    if key in draws[0].keys()  # noqa: SIM118  a tensordict
-                ]
-                # One write-back for both draws: of a slot in both, the later counts.
-                self.memory.update_tensordict_priority(
-                    TensorDict(
-                        {key: torch.cat([d.get(key) for d in draws]) for key in keys},
-                        batch_size=[sum(map(len, draws))],
-                    )
-                )
+                self.memory.update_tensordict_priority(self._refreshed(draws))
         self.memory.extend(
             TensorDict(item, batch_size=[len(targets)], device=self.device)
+        )
+
+    def _refreshed(self, draws: list[TensorDictBase]) -> TensorDictBase:
+        """The draws as one write-back: of a slot in several, the last counts."""
+        last = draws[-1]
+        if len(draws) == 1 or len(last) == len(self.memory or ()):
+            return last  # it holds every slot
+        keys = [
+            key
+            for key in ("index", "index_generation", "feature")
+            if key in last.keys()  # noqa: SIM118  a tensordict
+        ]
+        return TensorDict(
+            {key: torch.cat([draw.get(key) for draw in draws]) for key in keys},
+            batch_size=[sum(map(len, draws))],
         )
 
     # -- resuming ---------------------------------------------------------------------

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
+from info_replay.linear_algebra import Matrix, alike, on_host
 from info_replay.settings import check_positive
 from info_replay.statistics import KernelStatistics, PrimalStatistics, Statistics
 
@@ -134,9 +135,6 @@ class BayesianLinearPosterior:
                 f"{tuple(features.shape)}"
             )
         outputs = 0 if targets is None else self.target_dim
-        rows = torch.empty(
-            len(features), width + 1 + outputs, dtype=self.dtype, device=self.device
-        )
         if targets is not None:
             if targets.ndim == 1 and outputs == 1:
                 targets = targets[:, None]
@@ -145,9 +143,13 @@ class BayesianLinearPosterior:
                     f"targets must have the shape {(len(features), outputs)}, got "
                     f"{tuple(targets.shape)}"
                 )
-            rows[:, width + 1 :] = targets.detach()
-        rows[:, :width] = features.detach()
-        rows[:, width] = 1
+        rows = torch.empty(
+            len(features), width + 1 + outputs, dtype=self.dtype, device=self.device
+        )
+        if on_host(rows):
+            _fill(rows.numpy(), features, targets)
+        else:
+            _fill(rows, features, targets)
         return rows
 
     def observe(
@@ -241,23 +243,35 @@ class BayesianLinearPosterior:
             targets: shape ``(n, K)``, or what ``encode`` turns into that.
             encode: applied to each block of targets, one-hot encoding for example.
         """
-        block = max(256, self.feature_dim)
-        for start in range(0, len(features), block):
-            part = slice(start, min(start + block, len(features)))
+
+        def joined(part: slice) -> Tensor:
             encoded = encode(targets[part]) if encode else targets[part]
-            rows = self.join(features[part], encoded)
-            if start:
-                self.statistics.replace(None, rows, part)
-            else:
-                self.statistics.restart(rows)
-        if not len(features):
+            return self.join(features[part], encoded)
+
+        self.restart(len(features), joined)
+
+    def restart(self, count: int, rows: Callable[[slice], Tensor]) -> None:
+        """Start again from rows as :meth:`join` gives them, block by block.
+
+        Args:
+            count: number of rows.
+            rows: gives those of a slice.
+        """
+        block = max(256, self.feature_dim)
+        if not count:
             self.statistics.clear()
+        for start in range(0, count, block):
+            part = slice(start, min(start + block, count))
+            if start:
+                self.statistics.replace(None, rows(part), part)
+            else:
+                self.statistics.restart(rows(part))
 
     def clear(self) -> None:
         """Forget every row."""
         self.statistics.clear()
 
-    def candidates(self, features: Tensor, targets: Tensor) -> CandidateBatch:
+    def candidates(self, features: Tensor, targets: Tensor) -> CandidateBatch[Tensor]:
         """Hold points against the memory; see :class:`CandidateBatch`."""
         return CandidateBatch(self.statistics, self.join(features, targets))
 
@@ -331,3 +345,12 @@ class BayesianLinearPosterior:
             f"target_dim={self.target_dim}, noise={self.noise}, "
             f"jitter={self.jitter}, form={self.form!r}, device='{self.device}')"
         )
+
+
+def _fill(rows: Matrix, features: Tensor, targets: Tensor | None) -> None:
+    """Write ``[h0, 1, y]``."""
+    width = features.shape[1]
+    rows[:, :width] = alike(features.detach(), rows)
+    rows[:, width] = 1
+    if targets is not None:
+        rows[:, width + 1 :] = alike(targets.detach(), rows)

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from info_replay.host_array import HostArray
+from info_replay.linear_algebra import Matrix, alike, cholesky, on_host, solve_lower
 
 __all__ = ["KernelStatistics", "PrimalStatistics", "Statistics"]
 
@@ -77,22 +78,22 @@ class Statistics(abc.ABC):
         """
 
     @abc.abstractmethod
-    def _represent(self, features: Tensor) -> Tensor:
+    def _represent(self, features: Matrix) -> Matrix:
         """Representations of features, given the factor."""
 
-    def represent(self, features: Tensor) -> Tensor:
-        """Representations ``(n, D)`` of features ``(n, d)``."""
+    def represent(self, features: Matrix) -> Matrix:
+        """Representations ``(n, D)`` of features ``(n, d)``; arrays of arrays."""
         version = int(self._version.array[0])
         if self._factor_version != version:
             self._factorise()
             self._factor_version = version
         return self._represent(features)
 
-    def lower(self, representations: Tensor) -> Tensor:
+    def lower(self, representations: Matrix) -> Matrix:
         """Apply the metric, so that inner products become plain matrix products."""
         if self._metric is None:
             return representations
-        return representations * self._metric
+        return representations * alike(self._metric, representations)
 
     @property
     def mean(self) -> Tensor:
@@ -177,7 +178,14 @@ class PrimalStatistics(Statistics):
     def restart(self, rows: Tensor) -> None:
         """Forget every row, then take these."""
         features = rows[:, : self.feature_dim]
-        torch.addmm(self._prior, features.T, rows, out=self._moments)
+        if on_host(rows):
+            # NumPy sees that a matrix meets itself, which is half the work.
+            own, moments = features.numpy(), self._moments.numpy()
+            moments[:, : self.feature_dim] = own.T @ own
+            moments[:, self.feature_dim :] = own.T @ rows.numpy()[:, self.feature_dim :]
+            moments += self._prior.numpy()
+        else:
+            torch.addmm(self._prior, features.T, rows, out=self._moments)
         self._touch()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -185,17 +193,11 @@ class PrimalStatistics(Statistics):
         return {"moments": self._moments}
 
     def _factorise(self) -> None:
-        precision = self._moments[:, : self.feature_dim]
-        # _ex does not check, so it does not wait for the device; what goes wrong
-        # shows as scores that are not finite.
-        # The upper factor's transpose is laid out the way solving is fastest.
-        self._factor = torch.linalg.cholesky_ex(precision, upper=True).L.T
-        self._mean = torch.linalg.solve_triangular(
-            self._factor, self._moments[:, self.feature_dim :], upper=False
-        )
+        self._factor = cholesky(self._moments[:, : self.feature_dim])
+        self._mean = solve_lower(self._factor, self._moments[:, self.feature_dim :])
 
-    def _represent(self, features: Tensor) -> Tensor:
-        return torch.linalg.solve_triangular(self._factor, features.T, upper=False).T
+    def _represent(self, features: Matrix) -> Matrix:
+        return solve_lower(self._factor, features.T).T
 
 
 class KernelStatistics(Statistics):
@@ -289,9 +291,8 @@ class KernelStatistics(Statistics):
     def _factorise(self) -> None:
         kernel = self._products.clone()
         kernel.diagonal().add_(self.jitter)
-        self._factor = torch.linalg.cholesky_ex(kernel, upper=True).L.T
-        targets = self._rows[:, self.feature_dim :]
-        solved = torch.linalg.solve_triangular(self._factor, targets, upper=False)
+        self._factor = cholesky(kernel)
+        solved = solve_lower(self._factor, self._rows[:, self.feature_dim :])
         # h^T A^-1 b = k_h^T (H H^T + cI)^-1 Y, written with the metric's -1/c.
         self._mean = torch.cat(
             [
@@ -300,9 +301,10 @@ class KernelStatistics(Statistics):
             ]
         )
 
-    def _represent(self, features: Tensor) -> Tensor:
+    def _represent(self, features: Matrix) -> Matrix:
         # Woodbury: c h^T A^-1 h' = h^T h' - k_h^T (H H^T + cI)^-1 k_h'.
-        solved = torch.linalg.solve_triangular(
-            self._factor, self._features @ features.T, upper=False
-        )
+        own = alike(self._features, features)
+        solved = solve_lower(self._factor, own @ features.T)
+        if isinstance(features, np.ndarray):
+            return np.concatenate([features, solved.T], 1)
         return torch.cat([features, solved.T], 1)

@@ -857,13 +857,13 @@ def test_a_buffer_that_lives_long_still_knows_its_memory(
     replacements: int, rebuilding: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rebuilds = []
-    original = BayesianLinearPosterior.rebuild
+    original = BayesianLinearPosterior.restart
 
-    def rebuild(self: BayesianLinearPosterior, *arguments: Any) -> None:
-        rebuilds.append(len(arguments[0]))
+    def restart(self: BayesianLinearPosterior, *arguments: Any) -> None:
+        rebuilds.append(arguments[0])
         original(self, *arguments)
 
-    monkeypatch.setattr(BayesianLinearPosterior, "rebuild", rebuild)
+    monkeypatch.setattr(BayesianLinearPosterior, "restart", restart)
     if not rebuilding:
         monkeypatch.setattr("info_replay.writers.knowledge._REBUILD_AFTER", 10**12)
 

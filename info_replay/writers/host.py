@@ -19,23 +19,25 @@ from info_replay.host_array import HostArray
 __all__ = ["Counters", "RandomStream", "to_host"]
 
 
-def to_host(*tensors: Tensor) -> list[NDArray[Any]]:
+def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
     """Bring small tensors to the host; the only device-to-host transfer there is.
 
     Args:
-        tensors: of one device, of at most one dimension, numbers below ``2**53``.
+        tensors: of one device, of at most one dimension, numbers below ``2**53``;
+            arrays are on the host already.
 
     Returns:
         The same as arrays: of tensors that are on the host already, views; of others,
         float64 copies that came in one transfer.
     """
-    if tensors[0].device.type == "cpu":
-        return [tensor.numpy() for tensor in tensors]
-    packed = torch.cat([tensor.reshape(-1).double() for tensor in tensors]).cpu()
-    parts = packed.split([tensor.numel() for tensor in tensors])
+    waiting = [t for t in tensors if isinstance(t, Tensor) and t.device.type != "cpu"]
+    if not waiting:
+        return [t.numpy() if isinstance(t, Tensor) else t for t in tensors]
+    packed = torch.cat([tensor.reshape(-1).double() for tensor in waiting]).cpu()
+    parts = packed.split([tensor.numel() for tensor in waiting])
     return [
         part.reshape(tensor.shape).numpy()
-        for part, tensor in zip(parts, tensors, strict=True)
+        for part, tensor in zip(parts, waiting, strict=True)
     ]
 
 

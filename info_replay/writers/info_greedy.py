@@ -201,7 +201,7 @@ class _Scene:
     def __init__(self, writer: InfoGreedyWriter, offer: Offer) -> None:
         self.writer = writer
         self.count = len(offer)
-        self.memory = writer._knowledge.stored(
+        self.memory = writer._knowledge.rows.of(
             writer.slots, slice(0, len(writer.slots)), offer.posterior
         )
         self.offer = offer

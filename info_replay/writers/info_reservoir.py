@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from tensordict import TensorDictBase
-from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
+from info_replay.linear_algebra import alike
 from info_replay.moments import deviations
 from info_replay.writers.base import Commit
 from info_replay.writers.information import InformationWriter, tolerance
@@ -102,11 +103,7 @@ class InfoReservoirWriter(InformationWriter):
                 if batch.is_worn:
                     batch = offer.candidates(plan)
                 elif start < len(offer):
-                    batch.change(
-                        torch.cat([batch.representation[row:start], gone[0]]),
-                        torch.cat([batch.targets[row:start], gone[1]]),
-                        (1, -1),
-                    )
+                    batch.swap(row, *gone)
 
         def commit() -> None:
             self.moments.state = state
@@ -115,14 +112,16 @@ class InfoReservoirWriter(InformationWriter):
         return plan, commit
 
     def _holder(
-        self, batch: CandidateBatch, offer: Offer, plan: Plan, slot: int
-    ) -> tuple[Tensor, Tensor]:
+        self, batch: CandidateBatch[Any], offer: Offer, plan: Plan, slot: int
+    ) -> tuple[Any, Any]:
         """Representation and target of the item that holds a slot right now."""
         row = plan.owner(slot)
         if row is not None:
             return batch.representation[row : row + 1], batch.targets[row : row + 1]
-        stored = self._knowledge.stored(
+        stored = self._knowledge.rows.of(
             self.slots, slice(slot, slot + 1), offer.posterior
         )
         plan.old.append(stored)
-        return batch.represent(stored), stored[:, -offer.posterior.target_dim :]
+        row = alike(stored, batch.targets)
+        width = offer.posterior.statistics.feature_dim
+        return batch.represent(row[:, :width]), row[:, width:]

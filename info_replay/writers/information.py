@@ -19,6 +19,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.candidates import row_products
 from info_replay.criteria import MIC, Criterion
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
@@ -42,6 +43,8 @@ __all__ = ["InformationWriter", "tolerance"]
 # Items that are stored together while the memory fills: their mutual products are
 # factorised, which must not grow with the batch.
 _FILL_BLOCK = 256
+# What is not finite is computed with before it is seen and refused: one transfer tells.
+_QUIET = np.errstate(all="ignore")
 # Relative distance within which a score ties with a threshold.
 _SLACK = {d: math.sqrt(torch.finfo(d).eps) for d in (torch.float32, torch.float64)}
 
@@ -139,7 +142,7 @@ class InformationWriter(SelectionWriter):
         return Offer(features, targets, encoded, posterior)
 
     def _fetch(
-        self, offer: Offer, data: TensorDictBase, *scores: Tensor
+        self, offer: Offer, data: TensorDictBase, *scores: Tensor | NDArray[Any]
     ) -> list[NDArray[np.float64]]:
         """Bring scores to the host, in the one transfer of a round.
 
@@ -161,8 +164,8 @@ class InformationWriter(SelectionWriter):
         criteria: list[Criterion],
         offer: Offer,
         data: TensorDictBase,
-        leverage: Tensor,
-        squared_error: Tensor,
+        leverage: Tensor | NDArray[Any],
+        squared_error: Tensor | NDArray[Any],
     ) -> list[NDArray[np.float64]]:
         """Bring leverages and errors to the host and score them there."""
         points = self._fetch(offer, data, leverage, squared_error)
@@ -240,16 +243,18 @@ class InformationWriter(SelectionWriter):
         offer = self._read(data)
         self._refuse(offer, data, to_host(*offer.extremes()))
 
+    @_QUIET
     def _decide(self, data: TensorDictBase) -> Decision:
         size = len(self.slots)
         self._knowledge.catch_up(self.slots, size)
         offer = self._read(data)
         full = size == self.slots.capacity
         plan, commit = (self._select if full else self._fill)(offer, data)
+        rows_in_step = bool(size) and self._knowledge.rows.in_step(self.slots)
 
         def commit_all() -> None:
             commit()
-            self._knowledge.learn(self.slots, offer, plan)
+            self._knowledge.learn(self.slots, offer, plan, rows_in_step=rows_in_step)
 
         return plan.places, commit_all
 
@@ -269,13 +274,12 @@ class InformationWriter(SelectionWriter):
     ) -> list[NDArray[np.float64]]:
         """What the moments are of, for items of which each is stored."""
         leverage, residual = offer.candidates().in_sequence()
-        error = torch.linalg.vecdot(residual, residual)
         return self._fetch_scores(
             [criterion for _, criterion in self._moments()],
             offer,
             data,
             leverage,
-            error,
+            row_products(residual, residual),
         )
 
     def _add_to_moments(self, scores: list[NDArray[np.float64]]) -> None:
@@ -301,6 +305,7 @@ class InformationWriter(SelectionWriter):
         self._knowledge.catch_up(self.slots, len(self.slots))
         return self._knowledge.posterior
 
+    @_QUIET
     def score(self, data: TensorDictBase) -> Tensor:
         """The criterion of items against the memory as it is; changes nothing.
 
@@ -320,7 +325,7 @@ class InformationWriter(SelectionWriter):
             num_outputs=offer.posterior.target_dim,
         )
         self._fetch(offer, data, scores)
-        return scores
+        return torch.as_tensor(scores)
 
     def update_features(self, data: TensorDictBase) -> None:
         """Write features back to the slots that they were sampled from.

@@ -11,6 +11,7 @@ from torch import Tensor
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.writers.host import Counters
 from info_replay.writers.offer import Offer, Plan
+from info_replay.writers.rows import StoredRows
 from info_replay.writers.slots import Slots
 
 __all__ = ["Knowledge"]
@@ -60,6 +61,9 @@ class Knowledge:
         self._shared = False
         self._class_row: Tensor | None = None  # 0, 1, ..., K - 1
         self._seen_features: Tensor | None = None  # the stored ones, when in step
+        # What was written but is not in the statistics yet: old rows, new rows, slots.
+        self._pending: tuple[Tensor | None, Tensor, Tensor] | None = None
+        self.rows = StoredRows(feature_key, target_key, self.encode)
 
     def encode(self, targets: Tensor) -> Tensor:
         """Targets as numbers ``(n, K)``: one-hot for labels, all 0 for a wrong one."""
@@ -117,36 +121,48 @@ class Knowledge:
             slots: of the storage.
             size: how many of them are in use.
         """
-        if self.posterior is None:
+        posterior = self.posterior
+        if posterior is None:
             return
         limit = _REBUILD_AFTER * max(slots.capacity, 1000)
         if self.in_step(slots) and self._counters["changed_rows"] < limit:
+            self._settle()
             return
-        if size:
-            features = slots.leaf(self.feature_key)
-            targets = slots.leaf(self.target_key)
-            self.posterior.rebuild(features[:size], targets[:size], self.encode)
-        else:
-            self.posterior.clear()
+        self._pending = None
+        if not self._shared:  # other processes would not know of what is kept here
+            self.rows.keep(slots, posterior)
+        posterior.restart(size, lambda where: self.rows.of(slots, where, posterior))
         self._counters["changed_rows"] = 0
         self.mark_in_step(slots)
 
-    def stored(
-        self, slots: Slots, where: slice | Tensor, posterior: BayesianLinearPosterior
-    ) -> Tensor:
-        """Features and targets of some slots, as rows of the posterior."""
-        return posterior.join(
-            slots.leaf(self.feature_key)[where],
-            self.encode(slots.leaf(self.target_key)[where]),
-        )
+    def learn(
+        self, slots: Slots, offer: Offer, plan: Plan, *, rows_in_step: bool
+    ) -> None:
+        """Follow what was written: the rows of a batch in the slots of a plan.
 
-    def learn(self, slots: Slots, offer: Offer, plan: Plan) -> None:
-        """Follow what was written: the rows of a batch in the slots of a plan."""
+        Args:
+            slots: of the storage.
+            offer: the batch.
+            plan: which of its rows were written, and where.
+            rows_in_step: whether the stored rows were known before.
+        """
         if plan.written:
             self.keep(offer.posterior)
-            offer.apply(plan, offer.posterior.statistics)
+            self._pending = offer.changes(plan)
             self._counters["changed_rows"] += plan.written
             self.mark_in_step(slots)
+            if rows_in_step:
+                # New features of most slots are likely to come before the next batch,
+                # and then the statistics start again from the rows.
+                self.rows.follow(slots, self._pending[2], self._pending[1])
+            else:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Bring what is pending into the statistics."""
+        if self._pending is not None and self.posterior is not None:
+            self.posterior.statistics.replace(*self._pending)
+        self._pending = None
 
     def write_back(
         self, slots: Slots, index: Tensor, features: Tensor, size: int
@@ -160,6 +176,7 @@ class Knowledge:
             size: how many slots are in use.
         """
         posterior = self.posterior
+        rows_in_step = self.rows.in_step(slots)
         if (
             posterior is None
             # Where most of the memory changes, starting again is cheaper than the
@@ -168,24 +185,29 @@ class Knowledge:
             or not self.in_step(slots)
         ):
             slots.write_leaf(self.feature_key, index, features)
-            return
-        old = slots.leaf(self.feature_key).index_select(0, index)
-        targets = self.encode(slots.leaf(self.target_key).index_select(0, index))
-        slots.write_leaf(self.feature_key, index, features)
-        posterior.refresh(old, features, targets, rows=index)
-        self._counters["changed_rows"] += len(index)
-        self.mark_in_step(slots)
+        else:
+            old = slots.leaf(self.feature_key).index_select(0, index)
+            targets = self.encode(slots.leaf(self.target_key).index_select(0, index))
+            self._settle()
+            slots.write_leaf(self.feature_key, index, features)
+            posterior.refresh(old, features, targets, rows=index)
+            self._counters["changed_rows"] += len(index)
+            self.mark_in_step(slots)
+        if rows_in_step:
+            self.rows.follow(slots, index, features)
 
     def clear(self) -> None:
         """Forget everything."""
         if self.posterior is not None:
             self.posterior.clear()
+        self._pending = None
         self._counters["changed_rows"] = 0
         # The storage is emptied after its writer: the next use finds it changed.
         self._counters["revision"] = -1
 
     def state_dict(self, slots: Slots) -> dict[str, Any]:
         """The posterior to the bit, and whether it is in step."""
+        self._settle()
         return {
             "posterior": None
             if self.posterior is None
@@ -196,6 +218,7 @@ class Knowledge:
 
     def load_state_dict(self, slots: Slots, state: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`, the storage being restored already."""
+        self._pending = None
         saved = state["posterior"]
         if saved is None:
             self.posterior = None
@@ -212,10 +235,13 @@ class Knowledge:
     def share_memory_(self) -> None:
         """Move the posterior to memory that child processes share."""
         self._shared = True
+        self._settle()
+        self.rows.drop()
         self._counters.share_memory_()
         if self.posterior is not None:
             self.posterior.share_memory_()
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the stored features out: the twin has its own."""
+        self._settle()
         return {**self.__dict__, "_seen_features": None}

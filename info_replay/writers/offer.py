@@ -6,12 +6,15 @@ its items are given.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
+from info_replay.linear_algebra import on_host
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.statistics import Statistics
 
@@ -49,23 +52,28 @@ class Offer:
         """Number of items."""
         return len(self.features)
 
-    def candidates(self, plan: Plan | None = None) -> CandidateBatch:
-        """The items, held against the memory as it is, or as a plan will leave it."""
+    def candidates(self, plan: Plan | None = None) -> CandidateBatch[Any]:
+        """The items, held against the memory as it is, or as a plan will leave it.
+
+        Of arrays where the posterior is on the host, else of tensors.
+        """
         statistics = self.posterior.statistics
         if plan is not None:
             statistics = statistics.clone()
             self.apply(plan, statistics)
-        return CandidateBatch(statistics, self.rows)
+        rows = self.rows
+        return CandidateBatch(statistics, rows.numpy() if on_host(rows) else rows)
 
     def apply(self, plan: Plan, statistics: Statistics) -> None:
         """Bring statistics to what a plan writes, which must be something."""
+        statistics.replace(*self.changes(plan))
+
+    def changes(self, plan: Plan) -> tuple[Tensor | None, Tensor, Tensor]:
+        """What a plan changes: rows that leave, rows that come, and their slots."""
         kept = np.flatnonzero(plan.places >= 0)
-        pick = torch.from_numpy(kept).to(self.rows.device)
-        statistics.replace(
-            plan.old_rows(),
-            self.rows.index_select(0, pick),
-            torch.from_numpy(plan.places[kept]).to(self.rows.device),
-        )
+        device = self.rows.device
+        rows = self.rows.index_select(0, torch.from_numpy(kept).to(device))
+        return plan.old_rows(), rows, torch.from_numpy(plan.places[kept]).to(device)
 
     def extremes(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Smallest and largest feature and target; NaN if there is one among them."""

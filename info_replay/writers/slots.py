@@ -84,7 +84,12 @@ class Slots:
 
     def leaf(self, key: NestedKey) -> Tensor:
         """One of the stored tensors; the storage must be initialised."""
-        leaf: Tensor = self.storage._storage.get(key)
+        content = self.storage._storage
+        # Asked for many times a step; tensordict spends longer on the key's form than
+        # on looking it up.
+        leaf: Tensor = (
+            content._get_str(key, None) if type(key) is str else content.get(key)
+        )
         return leaf
 
     def schema(self) -> dict[str, str]:

@@ -117,7 +117,7 @@ class Transfer:
     """What passed from the device to the host together."""
 
     shapes: list[tuple[int, ...]]
-    dtypes: list[torch.dtype]
+    dtypes: list[str]
     arrays: list[NDArray[Any]]
 
 
@@ -130,10 +130,11 @@ class Gateway:
     replay: Iterator[Transfer] | None = None
     calls: int = 0
 
-    def __call__(self, *tensors: Tensor) -> list[NDArray[Any]]:
+    def __call__(self, *tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
         self.calls += 1
         shapes = [tuple(tensor.shape) for tensor in tensors]
-        dtypes = [tensor.dtype for tensor in tensors]
+        # On the host they may be arrays.
+        dtypes = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors]
         if self.replay is not None:
             assert all(isinstance(tensor, FakeTensor) for tensor in tensors)
             expected = next(self.replay)
