@@ -121,7 +121,7 @@ def main() -> None:
 
     # A training step's worth of InfoRS against one extend of the ring buffer.
     step = training_step(infors(100, 20_000), batches, 128)
-    times = medians({"ring": (offer, ring.extend), "step": step}, calls=400)
+    times = medians({"ring": (offer, ring.extend), "step": step}, calls=3000)
     add(
         "InfoRS write-back + extend(128), M=100, d=101 / ring",
         times["step"] / times["ring"],

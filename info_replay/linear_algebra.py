@@ -1,4 +1,4 @@
-"""The two dense operations that the posterior lives on: factorise, and solve with it.
+"""The dense operations that the posterior lives on: multiply, factorise and solve.
 
 On the host they go to SciPy's LAPACK, which takes half the time of torch's at the sizes
 of a memory (d of 100 to 500, one thread), on other devices to torch.
@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from torch import Tensor
 
-__all__ = ["Matrix", "alike", "cholesky", "on_host", "solve_lower"]
+__all__ = ["Matrix", "alike", "cholesky", "on_host", "products", "solve_lower"]
 
 #: A tensor or, on the host, an array: what consists of many operations on little is
 #: several times faster with arrays.
 Matrix = TypeVar("Matrix", Tensor, NDArray[Any])
 
 _FACTORISE = {torch.float32: lapack.spotrf, torch.float64: lapack.dpotrf}
+_MULTIPLY = {torch.float32: blas.ssyrk, torch.float64: blas.dsyrk}
 _SOLVE = {torch.float32: blas.strsm, torch.float64: blas.dtrsm}
 
 
@@ -57,6 +58,30 @@ def alike(tensor: Tensor, example: Matrix) -> Matrix:
     return tensor.numpy() if isinstance(example, np.ndarray) else tensor
 
 
+def products(rows: Tensor, start: Tensor, out: Tensor) -> None:
+    """The first rows of ``start + R^T R``, right on and above the diagonal.
+
+    Args:
+        rows: ``R``, shape ``(n, m)``.
+        start: what to add to, shape ``(d, m)`` with ``d <= m``.
+        out: gets the result, shape ``(d, m)``; what is below its diagonal has no
+            meaning.
+
+    Example:
+        >>> out = torch.empty(1, 2)
+        >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.zeros(1, 2), out)
+        >>> out
+        tensor([[10., 14.]])
+    """
+    height = len(start)
+    if on_host(rows):
+        # Of a symmetric result half is enough: that is what LAPACK will read of it.
+        half = _MULTIPLY[rows.dtype](1.0, rows.numpy().T, lower=1).T
+        np.add(start.numpy(), half[:height], out=out.numpy())
+    else:
+        torch.addmm(start, rows[:, :height].T, rows, out=out)
+
+
 def cholesky(matrix: Tensor) -> Tensor:
     """Lower factor ``L`` of a symmetric positive definite matrix ``L L^T``.
 
@@ -64,7 +89,7 @@ def cholesky(matrix: Tensor) -> Tensor:
     numbers that are not finite, or not sensible, further on.
 
     Args:
-        matrix: shape ``(d, d)``.
+        matrix: shape ``(d, d)``; what is below the diagonal is not looked at.
 
     Returns:
         Shape ``(d, d)``, for :func:`solve_lower` only: what is above the diagonal has
@@ -77,7 +102,7 @@ def cholesky(matrix: Tensor) -> Tensor:
                 [1., 1.]])
     """
     if on_host(matrix):
-        # Its transpose is the same matrix, laid out the way LAPACK reads.
+        # Transposed, it is laid out the way LAPACK reads.
         factor, _ = _FACTORISE[matrix.dtype](matrix.numpy().T, lower=1, clean=0)
         return torch.from_numpy(factor)
     # The upper factor's transpose is laid out the way solving is fastest.

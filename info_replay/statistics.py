@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from info_replay.host_array import HostArray
-from info_replay.linear_algebra import Matrix, alike, cholesky, on_host, solve_lower
+from info_replay.linear_algebra import Matrix, alike, cholesky, products, solve_lower
 
 __all__ = ["KernelStatistics", "PrimalStatistics", "Statistics"]
 
@@ -148,7 +148,8 @@ class PrimalStatistics(Statistics):
         device: torch.device,
     ) -> None:
         super().__init__(feature_dim, target_dim, jitter)
-        # One matrix [A, b], so that one product updates both.
+        # One matrix [A, b], so that one product updates both. Of A only the upper
+        # triangle counts.
         self._prior = torch.zeros(
             feature_dim, feature_dim + target_dim, dtype=dtype, device=device
         )
@@ -177,15 +178,7 @@ class PrimalStatistics(Statistics):
 
     def restart(self, rows: Tensor) -> None:
         """Forget every row, then take these."""
-        features = rows[:, : self.feature_dim]
-        if on_host(rows):
-            # NumPy sees that a matrix meets itself, which is half the work.
-            own, moments = features.numpy(), self._moments.numpy()
-            moments[:, : self.feature_dim] = own.T @ own
-            moments[:, self.feature_dim :] = own.T @ rows.numpy()[:, self.feature_dim :]
-            moments += self._prior.numpy()
-        else:
-            torch.addmm(self._prior, features.T, rows, out=self._moments)
+        products(rows, self._prior, out=self._moments)
         self._touch()
 
     def tensors(self) -> dict[str, Tensor]:

@@ -800,8 +800,11 @@ def assert_no_drift(
     saved = posterior.state_dict()["tensors"]
     for name, expected in fresh.state_dict()["tensors"].items():
         if expected.is_floating_point():
+            found = saved[name]
+            if name == "moments":  # nothing below the diagonal is ever looked at
+                found, expected = found.triu(), expected.triu()
             scale = expected.abs().max().item()
-            torch.testing.assert_close(saved[name], expected, rtol=0, atol=1e-6 * scale)
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-6 * scale)
     probe = features[:50]
     torch.testing.assert_close(
         posterior.leverage(probe), fresh.leverage(probe), rtol=1e-6, atol=0

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from info_replay.host_array import HostArray
+from info_replay.linear_algebra import on_host
 
-__all__ = ["Counters", "RandomStream", "to_host"]
+__all__ = ["Counters", "RandomStream", "extremes", "to_host"]
 
 
 def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
@@ -39,6 +40,22 @@ def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
         part.reshape(tensor.shape).numpy()
         for part, tensor in zip(parts, waiting, strict=True)
     ]
+
+
+def extremes(values: Tensor) -> tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]]:
+    """Smallest and largest value; NaN if there is one among them.
+
+    Args:
+        values: not empty.
+
+    Returns:
+        Two numbers, for :func:`to_host`.
+    """
+    if on_host(values):
+        array = values.numpy()
+        return np.asarray(array.min()), np.asarray(array.max())
+    low, high = torch.aminmax(values)
+    return low, high
 
 
 class Counters:

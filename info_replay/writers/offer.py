@@ -17,6 +17,7 @@ from info_replay.candidates import CandidateBatch
 from info_replay.linear_algebra import on_host
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.statistics import Statistics
+from info_replay.writers.host import extremes
 
 __all__ = ["Offer", "Plan"]
 
@@ -75,9 +76,9 @@ class Offer:
         rows = self.rows.index_select(0, torch.from_numpy(kept).to(device))
         return plan.old_rows(), rows, torch.from_numpy(plan.places[kept]).to(device)
 
-    def extremes(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def extremes(self) -> list[Tensor | NDArray[Any]]:
         """Smallest and largest feature and target; NaN if there is one among them."""
-        return (*torch.aminmax(self.features), *torch.aminmax(self.targets))
+        return [*extremes(self.features), *extremes(self.targets)]
 
 
 class Plan:

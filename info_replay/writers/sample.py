@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.writers.host import extremes
 from info_replay.writers.slots import Slots
 
 __all__ = ["Sample"]
@@ -71,7 +71,7 @@ class Sample:
             None if generation is None else _first_column(generation).to(device)
         )
 
-    def tensors(self, generation: Tensor | None) -> list[Tensor]:
+    def tensors(self, generation: Tensor | None) -> list[Tensor | NDArray[Any]]:
         """All that the host must know, for one transfer.
 
         Args:
@@ -81,7 +81,7 @@ class Sample:
             The smallest and the largest feature, the slots, and the generation that
             was sampled and the one that is there (left out where that is not known).
         """
-        tensors = [*torch.aminmax(self.features), self._index]
+        tensors = [*extremes(self.features), self._index]
         if self._generation is not None and generation is not None:
             places = self._index.clamp(0, self._size - 1).long()
             tensors += [self._generation, generation.index_select(0, places)]
