@@ -45,6 +45,8 @@ class ExperimentConfig:
     decay: float | None = _option(
         None, "forgetting factor of the running moments; all history without it"
     )
+    gss_group_size: int = _option(10, "items of a group of memory gradients (gss)")
+    gss_groups: int = _option(10, "groups of memory gradients for each batch (gss)")
     validation: bool = _option(False, "hold a tenth of the data out, to tune on it")
     steps: int | None = _option(None, "stop after so many steps of the stream")
     evaluations: int = _option(20, "evaluations along the run, beside task ends")
@@ -67,6 +69,8 @@ class ExperimentConfig:
             "batch_size",
             "replay_batch_size",
             "capacity",
+            "gss_group_size",
+            "gss_groups",
         ):
             _check(name, getattr(self, name), 1)
         for name in ("seed", "evaluations", "learning_rate", "alpha", "beta", "eta"):

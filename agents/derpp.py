@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
+from agents.gradients import mean_loss
 from agents.inputs import augment, scale
 from agents.networks import FeatureNetwork
 from info_replay import SelectiveReplayBuffer
@@ -250,9 +251,7 @@ class DERPlusPlusAgent:
         return augment(inputs, self._generator) if self.augmented else inputs
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        if self.num_classes is None:
-            return F.mse_loss(outputs[:, 0], targets)
-        return F.cross_entropy(outputs, targets)
+        return mean_loss(outputs, targets, self.num_classes)
 
     def _draw(self) -> list[TensorDictBase]:
         assert self.memory is not None

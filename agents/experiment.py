@@ -18,6 +18,7 @@ import torch
 from agents.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from agents.config import ExperimentConfig
 from agents.derpp import DERPlusPlusAgent
+from agents.gradients import LossGradients
 from agents.interrupts import deferred_interrupt
 from agents.metrics import (
     average_score,
@@ -25,7 +26,7 @@ from agents.metrics import (
     class_variance,
     forward_transfer,
 )
-from agents.networks import make_network
+from agents.networks import FeatureNetwork, make_network
 from agents.run_folder import RunFolder
 from agents.samplers import SubsetSampler
 from continual_envs import ClassificationStreamEnv, StreamEnv, make_stream
@@ -41,13 +42,14 @@ Progress = Callable[[int, int, float], None]
 
 
 def make_memory(
-    config: ExperimentConfig, num_classes: int | None
+    config: ExperimentConfig, num_classes: int | None, network: FeatureNetwork
 ) -> SelectiveReplayBuffer | None:
     """The memory of a run.
 
     Args:
         config: the settings.
         num_classes: of the stream, ``None`` for regression.
+        network: that learns; ``"gss"`` looks at its gradients.
 
     Returns:
         The memory, ``None`` if there is no replay.
@@ -57,6 +59,9 @@ def make_memory(
     options: dict[str, Any] = {}
     if config.policy == "cbrs":
         options = {"num_classes": num_classes}
+    if config.policy == "gss":
+        options = {"group_size": config.gss_group_size, "groups": config.gss_groups}
+        options["gradients"] = LossGradients(network, num_classes)
     if config.policy.startswith("info"):
         options = {
             "criterion": MIC(config.eta),
@@ -90,11 +95,11 @@ def make_agent(config: ExperimentConfig, env: StreamEnv) -> DERPlusPlusAgent:
         The agent.
     """
     num_classes = env.dataset.num_classes
+    shape = env.dataset.input_shape
+    network = make_network(config.network, shape, num_classes or 1, config.seed)
     return DERPlusPlusAgent(
-        make_network(
-            config.network, env.dataset.input_shape, num_classes or 1, config.seed
-        ),
-        make_memory(config, num_classes),
+        network,
+        make_memory(config, num_classes, network),
         num_classes=num_classes,
         learning_rate=config.learning_rate,
         alpha=config.alpha,

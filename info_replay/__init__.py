@@ -22,6 +22,7 @@ from info_replay.replay_buffer import InfoReservoirReplayBuffer, make_replay_buf
 from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
+    GradientGreedyWriter,
     InfoGreedyWriter,
     InfoReservoirWriter,
     OutputHessian,
@@ -36,6 +37,7 @@ __all__ = [
     "ClassBalancedReservoirWriter",
     "Criterion",
     "EntropyReduction",
+    "GradientGreedyWriter",
     "InfoGreedyWriter",
     "InfoReservoirReplayBuffer",
     "InfoReservoirWriter",

@@ -19,6 +19,7 @@ from info_replay.criteria import Criterion
 from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
+    GradientGreedyWriter,
     InfoGreedyWriter,
     InfoReservoirWriter,
     ReservoirWriter,
@@ -131,6 +132,7 @@ POLICIES: Mapping[str, Callable[..., SelectionWriter]] = {
     "rs": ReservoirWriter,
     "wrs": WeightedReservoirWriter,
     "cbrs": ClassBalancedReservoirWriter,
+    "gss": GradientGreedyWriter,
     "infogs": InfoGreedyWriter,
     "infogs-rs": functools.partial(InfoGreedyWriter, reservoir=True),
     "infors": InfoReservoirWriter,
@@ -143,8 +145,8 @@ def make_replay_buffer(
     """A replay buffer by the name of its selection policy.
 
     Args:
-        policy: ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"infogs"``, ``"infogs-rs"`` or
-            ``"infors"``.
+        policy: ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"gss"``, ``"infogs"``,
+            ``"infogs-rs"`` or ``"infors"``.
         capacity: number of slots.
         **options: of the policy's writer and of :class:`SelectiveReplayBuffer`.
 

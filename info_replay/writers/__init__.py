@@ -4,6 +4,7 @@
 :class:`ReservoirWriter`                  RS: a uniform sample of the stream
 :class:`WeightedReservoirWriter`          WRS: in proportion to weights
 :class:`ClassBalancedReservoirWriter`     CBRS: equal shares for all classes
+:class:`GradientGreedyWriter`             GSS: gradients that disagree
 :class:`InfoReservoirWriter`              InfoRS: RS among informative items
 :class:`InfoGreedyWriter`                 InfoGS, and InfoGS-RS with a reservoir
 ========================================  ======================================
@@ -14,6 +15,7 @@ share is :class:`SelectionWriter`.
 
 from info_replay.writers.base import SelectionWriter
 from info_replay.writers.class_balanced_reservoir import ClassBalancedReservoirWriter
+from info_replay.writers.gradient_greedy import GradientGreedyWriter
 from info_replay.writers.info_greedy import InfoGreedyWriter
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 from info_replay.writers.information import InformationWriter
@@ -25,6 +27,7 @@ from info_replay.writers.weighted_reservoir import (
 
 __all__ = [
     "ClassBalancedReservoirWriter",
+    "GradientGreedyWriter",
     "InfoGreedyWriter",
     "InfoReservoirWriter",
     "InformationWriter",

@@ -10,7 +10,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 
 from info_replay.host_array import HostArray
-from info_replay.settings import check_num_classes
+from info_replay.settings import check_count
 from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.entries import read_labels, refuse_labels
 from info_replay.writers.host import to_host
@@ -51,7 +51,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
 
     def __init__(self, num_classes: int, *, target_key: NestedKey = "target") -> None:
         super().__init__("version")
-        check_num_classes(num_classes)
+        check_count("num_classes", num_classes)
         self.num_classes = num_classes
         self.target_key = target_key
         # Items of each class in the stream, and whether it has been the largest.

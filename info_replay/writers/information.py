@@ -23,7 +23,7 @@ from info_replay.candidates import row_products
 from info_replay.criteria import MIC, Criterion
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
-from info_replay.settings import check_finite, check_num_classes, check_positive
+from info_replay.settings import check_count, check_finite, check_positive
 from info_replay.writers.base import Commit, Decision, SelectionWriter
 from info_replay.writers.entries import (
     read_features,
@@ -89,7 +89,7 @@ class InformationWriter(SelectionWriter):
         check_positive("noise", noise)
         check_positive("jitter", jitter)
         if num_classes is not None:
-            check_num_classes(num_classes)
+            check_count("num_classes", num_classes)
         if dtype not in _SLACK:
             raise TypeError(f"dtype must be torch.float32 or float64, got {dtype}")
         self.criterion = criterion

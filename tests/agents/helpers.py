@@ -13,11 +13,16 @@ from numpy.typing import NDArray
 from agents.config import ExperimentConfig
 from agents.derpp import DERPlusPlusAgent
 from agents.experiment import Experiment
+from agents.gradients import LossGradients
 from agents.networks import FeatureNetwork, make_network
 from agents.run_folder import RunFolder
 from agents.samplers import SubsetSampler
 from continual_envs import make_stream
-from info_replay import SelectiveReplayBuffer, make_replay_buffer
+from info_replay import (
+    GradientGreedyWriter,
+    SelectiveReplayBuffer,
+    make_replay_buffer,
+)
 
 Batch = tuple[NDArray[Any], NDArray[Any]]
 
@@ -43,6 +48,8 @@ def make_memory(
     options: dict[str, Any] = {}
     if policy == "cbrs" or policy.startswith("info"):
         options["num_classes"] = num_classes
+    if policy == "gss":
+        options["gradients"] = len  # until there is a network; see make_agent
     return make_replay_buffer(
         policy,
         capacity,
@@ -61,8 +68,11 @@ def make_agent(
     init: int = 0,
     **options: Any,
 ) -> DERPlusPlusAgent:
+    made = make_network(network, shape, num_classes or 1, seed=init)
+    if memory is not None and isinstance(memory.writer, GradientGreedyWriter):
+        memory.writer.gradients = LossGradients(made, num_classes)
     return DERPlusPlusAgent(
-        make_network(network, shape, num_classes or 1, seed=init),
+        made,
         memory,
         num_classes=num_classes,
         **{"replay_batch_size": 6, **options},

@@ -66,7 +66,7 @@ def test_presets_are_the_papers(env: str) -> None:
 
 @pytest.mark.parametrize("env", list(BENCHMARKS))
 def test_every_stream_has_a_preset(env: str) -> None:
-    policies = ["rs", "none", "infors"]
+    policies = ["rs", "none", "gss", "infors"]
     if "Diabetes" not in env:
         policies = [*POLICIES, "none"]
     for policy in policies:
@@ -120,6 +120,8 @@ NAN = float("nan")
                 "batch_size",
                 "replay_batch_size",
                 "capacity",
+                "gss_group_size",
+                "gss_groups",
                 "steps",
                 "threads",
             )

@@ -280,7 +280,7 @@ def test_every_policy_learns_digits(policy: str) -> None:
     assert 0 < len(agent.memory) <= 30
 
 
-@pytest.mark.parametrize("policy", ["rs", "infogs", "infogs-rs", "infors"])
+@pytest.mark.parametrize("policy", ["rs", "gss", "infogs", "infogs-rs", "infors"])
 def test_regression_is_learnt(policy: str) -> None:
     memory = make_memory(policy, 30, num_classes=None)
     agent = make_agent(memory, **REGRESSION, replay_batch_size=16)

@@ -58,6 +58,7 @@ def run_in_parts(config: ExperimentConfig, path: Path, stops: list[int]) -> None
         {"policy": "rs", "augmented": True},
         {"policy": "wrs"},
         {"policy": "cbrs"},
+        {"policy": "gss"},
         {"policy": "infogs"},
         {"policy": "infogs-rs"},
         {"policy": "infors"},

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
+from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.posterior import BayesianLinearPosterior
 
-POLICIES = ("rs", "wrs", "cbrs", "infogs", "infogs-rs", "infors")
+POLICIES = ("rs", "wrs", "cbrs", "gss", "infogs", "infogs-rs", "infors")
 #: Those that keep a posterior, moments and features.
 INFORMATION = ("infogs", "infogs-rs", "infors")
 #: Those that look at labels.
@@ -46,11 +47,29 @@ def make_stream(count: int, *, seed: int = 0, width: int = WIDTH) -> TensorDict:
     )
 
 
+def linear_gradients(
+    items: TensorDictBase,
+    feature_key: NestedKey = "feature",
+    target_key: NestedKey = "target",
+) -> Tensor:
+    """Gradient of the mean squared error with which features predict the target.
+
+    The weights are near the best ones for a small stream, where gradients disagree.
+    """
+    features, targets = items[feature_key], items[target_key]
+    places = torch.arange(features.shape[-1], device=features.device)
+    weights = places % CLASSES / 3
+    errors = features @ weights - targets.reshape(features.shape[:-1])
+    return 2 * (errors.unsqueeze(-1) * features).mean(1)
+
+
 def policy_options(policy: str) -> dict[str, Any]:
     """Settings with which a policy writes now and then, neither always nor never."""
     options: dict[str, Any] = {}
     if policy in LABELLED:
         options["num_classes"] = CLASSES
+    if policy == "gss":
+        options.update(gradients=linear_gradients, group_size=3, groups=1)
     if policy.startswith("infogs"):
         options.update(gamma=-1.0, gamma_learnability=-2.0)
     return options

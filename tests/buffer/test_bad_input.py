@@ -41,6 +41,7 @@ from .helpers import (
     make_buffer,
     make_stream,
     play,
+    policy_options,
 )
 
 #: Number of items that a buffer has seen before the bad one.
@@ -639,9 +640,10 @@ def test_capacity_or_storage_must_be_given(policy: str) -> None:
 
 @for_each_policy
 def test_capacity_must_agree_with_the_storage(policy: str) -> None:
-    options = {"num_classes": CLASSES} if policy in LABELLED else {}
     with pytest.raises(ValueError, match="capacity=3 .*max_size=9"):
-        make_replay_buffer(policy, 3, storage=LazyTensorStorage(9), **options)
+        make_replay_buffer(
+            policy, 3, storage=LazyTensorStorage(9), **policy_options(policy)
+        )
 
 
 @for_each_policy

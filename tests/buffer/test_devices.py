@@ -419,6 +419,17 @@ def test_weights_and_labels_need_one_transfer_a_batch(
 
 
 @on_each_machine
+def test_gradients_need_one_transfer_for_the_batch_and_one_for_its_items(
+    machine: str,
+) -> None:
+    run = run_on(machine, "gss")
+    assert [run[name].calls for name in ("fill", "fill to the brim")] == [0, 1]
+    offers = [run[name] for name in ("extend", "extend again", "add")]
+    assert all(step.calls == 1 + (step.entered > 0) for step in offers)
+    assert {step.calls for step in offers} == {1, 2}
+
+
+@on_each_machine
 @in_both_forms
 @for_each_information_policy
 def test_filling_and_writing_back_need_one_transfer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -50,6 +51,7 @@ from .helpers import (
     differences,
     for_each_information_policy,
     for_each_policy,
+    linear_gradients,
     make_buffer,
     make_stream,
     play,
@@ -222,6 +224,12 @@ def test_nested_keys_are_read_like_flat_ones(policy: str) -> None:
         options["feature_key"] = ("agent", "feature")
     if policy == "wrs":
         options["score"] = OutputHessian(("agent", "logits"))
+    if policy == "gss":
+        options["gradients"] = functools.partial(
+            linear_gradients,
+            feature_key=("agent", "feature"),
+            target_key=("agent", "target"),
+        )
     deep, flat = make_buffer(policy, **options), make_buffer(policy)
     for batch, twin in zip(nested.split(7), stream.split(7), strict=True):
         assert torch.equal(deep.extend(batch.clone()), flat.extend(batch := twin))
@@ -350,6 +358,7 @@ def test_adding_items_is_extending_by_one(policy: str) -> None:
     assert differences(complete_state(added), complete_state(extended)) == []
 
 
+# InfoGS and GSS are defined by batches.
 @pytest.mark.parametrize("policy", ["rs", "wrs", "cbrs", "infors"])
 def test_the_size_of_the_batches_does_not_matter(policy: str) -> None:
     stream = make_stream(300)
@@ -915,6 +924,8 @@ def collector_options(policy: str) -> dict[str, Any]:
         return {"target_key": "action", "num_classes": 2}
     if policy in INFORMATION:
         return {"target_key": ("next", "reward"), "num_classes": None}
+    if policy == "gss":
+        return {"gradients": functools.partial(linear_gradients, target_key="action")}
     return {}
 
 
@@ -972,7 +983,7 @@ def test_collectors_in_other_processes_fill_one_buffer() -> None:
 
 # -- sharing --------------------------------------------------------------------------
 
-SHARED_ITEMS = 120
+SHARED_ITEMS, SHARED_CHUNK = 120, 6
 
 
 def offer_in_child(
@@ -980,7 +991,7 @@ def offer_in_child(
 ) -> None:
     """Run by another process: offer a stream to every buffer."""
     torch.set_num_threads(1)
-    for part, batch in enumerate(make_stream(SHARED_ITEMS).split(6)):
+    for part, batch in enumerate(make_stream(SHARED_ITEMS).split(SHARED_CHUNK)):
         for buffer in buffers.values():
             buffer.extend(batch.clone())
         if part == 2:
@@ -1076,6 +1087,18 @@ def test_the_sum_of_weights_is_shared(
     weights = OutputHessian()(make_stream(SHARED_ITEMS))
     total = shared_buffers["wrs"].writer.total_weight
     assert total == pytest.approx(float(weights.sum()))
+
+
+def test_the_scores_of_slots_are_shared(
+    shared_buffers: dict[str, SelectiveReplayBuffer],
+) -> None:
+    buffer, alone = shared_buffers["gss"], make_buffer("gss")
+    alone.extend(make_stream(1, seed=9))
+    alone.empty()
+    for batch in make_stream(SHARED_ITEMS).split(SHARED_CHUNK):
+        alone.extend(batch.clone())
+    assert torch.equal(alone[:]["id"], buffer[:]["id"])
+    assert alone.writer.scores == pytest.approx(buffer.writer.scores, rel=1e-5)
 
 
 @for_each_policy

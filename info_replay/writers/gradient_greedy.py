@@ -1,0 +1,283 @@
+"""Greedy gradient-based sample selection: gradients in the memory should disagree."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tensordict import TensorDictBase
+from torch import Tensor
+
+from info_replay.host_array import HostArray
+from info_replay.settings import check_count
+from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.host import to_host
+from info_replay.writers.slots import BOOKKEEPING_KEYS
+
+__all__ = ["GradientGreedyWriter"]
+
+# Numbers of per-sample gradients that are in memory at once.
+_LARGEST = 2**25
+# Score of items that came before there was anything to compare them with.
+_FIRST_SCORE = 0.1
+
+
+class GradientGreedyWriter(SelectionWriter):
+    """Keeps items whose gradients point elsewhere: GSS-Greedy (Aljundi et al., 2019).
+
+    The score of an item is the largest cosine similarity of its loss gradient to the
+    gradients of some random groups of items in the memory. Every item is stored with
+    its score while there is room. A full memory takes part in a block of items only if
+    the gradient of the whole block is at an obtuse angle to that of every group. Then
+    each item challenges one slot, drawn in proportion to the slots' scores (from 0 for
+    the least to 1 for the greatest), and takes it with probability
+    ``(s + 1) / ((s + 1) + (c + 1))``, ``s`` being the slot's score and ``c`` its own.
+
+    The method is defined by blocks, here the batches that are offered, in parts where
+    the memory becomes full in between or a batch has more items than the memory has
+    slots. So, other than with most policies, what is kept depends on the batch size.
+
+    Args:
+        gradients: gives the gradients ``(n, P)`` of the mean loss of each of ``n``
+            groups of ``m`` items, a tensordict with ``batch_size=[n, m]`` on the
+            storage's device.
+        group_size: items of a group.
+        groups: most groups that are drawn for a block; they do not overlap.
+
+    Example:
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+        >>> def gradients(items):  # of (weight * x - y)**2 / 2 at weight = 1
+        ...     return ((items["x"] - items["y"]) * items["x"]).mean(1, keepdim=True)
+        >>> buffer = TensorDictReplayBuffer(
+        ...     storage=LazyTensorStorage(4), writer=GradientGreedyWriter(gradients)
+        ... )
+        >>> x = torch.ones(4)
+        >>> buffer.extend(TensorDict({"x": x, "y": 0 * x}, batch_size=[4]))
+        tensor([0, 1, 2, 3])
+        >>> buffer.extend(TensorDict({"x": x, "y": -x}, batch_size=[4]))  # the same way
+        tensor([-1, -1, -1, -1])
+        >>> contrary = buffer.extend(TensorDict({"x": x, "y": 9 * x}, batch_size=[4]))
+        >>> bool((contrary >= 0).any())
+        True
+    """
+
+    def __init__(
+        self,
+        gradients: Callable[[TensorDictBase], Tensor],
+        *,
+        group_size: int = 10,
+        groups: int = 10,
+    ) -> None:
+        super().__init__()
+        if not callable(gradients):
+            raise TypeError(f"gradients must be a function of items, got {gradients!r}")
+        check_count("group_size", group_size)
+        check_count("groups", groups)
+        self.gradients = gradients
+        self.group_size = group_size
+        self.groups = groups
+        self._scores: HostArray | None = None
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Score of each item in the memory, by slot."""
+        self._adopt_brought()
+        return self._make_scores().array[: len(self.slots)].copy()
+
+    # -- gradients --------------------------------------------------------------------
+
+    def _units(self, items: TensorDictBase, width: int | None = None) -> Tensor:
+        """Gradients of groups of items, of length 1; those of length 0 remain."""
+        with torch.enable_grad():
+            gradients = self.gradients(items)
+        if not isinstance(gradients, Tensor) or not gradients.is_floating_point():
+            kind = getattr(gradients, "dtype", type(gradients).__name__)
+            raise TypeError(
+                f"the gradients function must give a floating-point tensor, got {kind}"
+            )
+        shape = tuple(gradients.shape)
+        if len(shape) != 2 or shape != (len(items), width or max(1, shape[1])):
+            raise ValueError(
+                "the gradients function must give one gradient a group, shape "
+                f"({len(items)}, {width or 'P'}), got {shape}"
+            )
+        gradients = gradients.detach()
+        # Without the first division, squares of large numbers would overflow.
+        for order in (math.inf, 2):
+            length = torch.linalg.vector_norm(gradients, order, dim=1, keepdim=True)
+            gradients = gradients / torch.where(length > 0, length, 1)
+        return gradients
+
+    def _compass(self, draws: NDArray[np.float64]) -> Tensor:
+        """Gradients of random groups of the memory, ``(groups, P)``."""
+        size = len(draws)
+        width = min(self.group_size, size)
+        count = min(self.groups, size // width)
+        chosen = np.argsort(draws, kind="stable")[: count * width]
+        index = torch.from_numpy(chosen).to(self.slots.device)
+        return self._units(self.slots.storage[index].reshape(count, width))
+
+    def _similarities(self, items: TensorDictBase, compass: Tensor) -> Tensor:
+        """Largest cosine similarity of each item to the groups, shape ``(n,)``."""
+        width = compass.shape[1]
+        return torch.cat(
+            [
+                (self._units(part.unsqueeze(1), width) @ compass.T).amax(1)
+                for part in items.split(max(1, _LARGEST // width))
+            ]
+        )
+
+    def _place(self, data: TensorDictBase) -> TensorDictBase:
+        return data.exclude(*BOOKKEEPING_KEYS).to(self.slots.device)
+
+    # -- deciding ---------------------------------------------------------------------
+
+    def _blocks(self, count: int) -> list[slice]:
+        capacity = self.slots.capacity
+        filled = min(count, capacity - len(self.slots))
+        cuts = [*range(0, filled, capacity), *range(filled, count, capacity), count]
+        return [slice(a, b) for a, b in itertools.pairwise(cuts)]
+
+    def _check(self, data: TensorDictBase) -> None:
+        # The mean of gradients is finite only if all of them are.
+        items = self._place(data)
+        means = [
+            self._units(items[block].unsqueeze(0)).sum()
+            for block in self._blocks(len(data))
+        ]
+        _fetch(torch.stack(means), torch.zeros_like(means[0]))
+
+    def _decide(self, data: TensorDictBase) -> Decision:
+        size, count = len(self.slots), len(data)
+        group_draws, candidate_draws, draws = self._draw(size, count)
+        scores = np.full(count, _FIRST_SCORE)
+        places = size + np.arange(count)
+        if size:
+            items = self._place(data)
+            compass = self._compass(group_draws)
+            if size < self.slots.capacity:
+                scores = _fetch(self._similarities(items, compass), compass.sum())
+            else:
+                block = self._units(items.unsqueeze(0), compass.shape[1])
+                (similarity,) = _fetch((block @ compass.T).amax(1), compass.sum())
+                if similarity < 0:
+                    scores = _fetch(self._similarities(items, compass), compass.sum())
+                    stored = self._make_scores().array
+                    places = _draw_order(stored, candidate_draws)[:count]
+                    places[draws >= _chance(stored[places], scores)] = -1
+                else:
+                    places = np.full(count, -1)
+
+        def commit() -> None:
+            kept = places >= 0
+            self._make_scores().array[places[kept]] = scores[kept]
+            self._counters["reservoir_count"] += int(kept.sum())
+
+        return places, commit
+
+    def _draw(self, size: int, count: int) -> list[NDArray[np.float64]]:
+        """Random numbers of a block; the same if asked twice.
+
+        Returns:
+            One a slot for the groups, one a slot for the candidates, one an item.
+        """
+        # The second words tell these numbers from those of RandomStream, and those of
+        # one block from those of the next.
+        generator = np.random.Generator(
+            np.random.Philox(
+                key=np.array([self.seed, 1], dtype=np.uint64),
+                counter=np.array(
+                    [0, self._counters["draw_count"], 0, 0], dtype=np.uint64
+                ),
+            )
+        )
+        return [generator.random(length) for length in (size, size, count)]
+
+    def _adopt(self, data: TensorDictBase) -> None:
+        self._make_scores().array[: len(data)] = _FIRST_SCORE
+
+    # -- emptying, saving and sharing -------------------------------------------------
+
+    def _make_scores(self) -> HostArray:
+        if self._scores is None:
+            self._scores = HostArray(np.zeros(self.slots.capacity))
+            if self._shared:
+                self._scores.share_memory_()
+        return self._scores
+
+    def _forget_statistics(self) -> None:
+        if self._scores is not None:
+            self._scores.array[:] = 0
+
+    def _policy_state(self) -> dict[str, Any]:
+        return {"scores": self._make_scores().tensor()}
+
+    def _load_policy_state(self, state: dict[str, Any]) -> None:
+        self._make_scores().assign(state["scores"])
+
+    def _policy_settings(self) -> dict[str, Any]:
+        return {"group_size": self.group_size, "groups": self.groups}
+
+    def share_memory_(self) -> GradientGreedyWriter:
+        """Move the scores to shared memory, too."""
+        super().share_memory_()
+        if self._scores is not None:
+            self._scores.share_memory_()
+        return self
+
+
+def _fetch(similarities: Tensor, memory: Tensor) -> NDArray[np.float64]:
+    """Bring similarities to the host, checked.
+
+    Args:
+        similarities: one an item or block.
+        memory: a number that is finite if the gradients of the memory are.
+    """
+    found, of_memory = to_host(similarities, memory)
+    for items, numbers in (("in the memory", of_memory), ("of the batch", found)):
+        if not np.isfinite(numbers).all():
+            raise ValueError(
+                "the gradients function must give finite numbers, got infinite ones or "
+                f"NaN for items {items}"
+            )
+    # Rounding must not make a probability negative.
+    return np.clip(found.astype(np.float64), -1, 1)
+
+
+def _draw_order(
+    scores: NDArray[np.float64], draws: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Slots as drawn one after the other, without replacement, by their scores.
+
+    Args:
+        scores: of the slots; chances are in proportion to their distance from the
+            least one, or alike if all are.
+        draws: a uniform random number for each slot.
+
+    Returns:
+        All slots; those without a chance come last, in random order.
+    """
+    weights = scores - scores.min()
+    if not weights.any():
+        weights = np.ones_like(scores)
+    # Of independent clocks that ring at rates in proportion to the weights, each is
+    # the next with the chance that a draw from the remaining ones would give it.
+    waits = -np.log1p(-draws)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        times = np.where(weights > 0, waits / weights, np.inf)
+    return np.lexsort((waits, times))
+
+
+def _chance(
+    stored: NDArray[np.float64], scores: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Probability that an item of some score replaces one with a stored score."""
+    total = (stored + 1) + (scores + 1)
+    return np.divide(stored + 1, total, out=np.full(len(total), 0.5), where=total > 0)

@@ -1,0 +1,89 @@
+"""Gradients of many losses at once are those that autograd finds one by one."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  the name everybody knows
+from tensordict import TensorDict
+from torch import Tensor
+
+from agents.gradients import LossGradients
+from agents.networks import FeatureNetwork, make_network
+
+SHAPES = {"fc": (1, 8, 8), "resnet18": (3, 32, 32)}
+for_each_network = pytest.mark.parametrize("name", list(SHAPES))
+
+
+def make_items(count: int, shape: tuple[int, ...], num_classes: int | None):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (count, *shape), generator=generator)
+    if num_classes is None:
+        targets = torch.rand(count, generator=generator)
+    else:
+        targets = torch.randint(num_classes, (count,), generator=generator)
+    return TensorDict(
+        {"observation": images.to(torch.uint8), "target": targets}, batch_size=[count]
+    )
+
+
+def one_gradient(
+    network: FeatureNetwork, items: TensorDict, num_classes: int | None
+) -> Tensor:
+    """Gradient of the mean loss of items, written out."""
+    twin = copy.deepcopy(network).eval()
+    _, outputs = twin(items["observation"].float() / 255)
+    if num_classes is None:
+        loss = (outputs[:, 0] - items["target"]).square().mean()
+    else:
+        loss = -F.log_softmax(outputs, 1)[range(len(items)), items["target"]].mean()
+    found = torch.autograd.grad(loss, list(twin.parameters()))
+    return torch.cat([part.flatten() for part in found])
+
+
+@pytest.mark.parametrize("num_classes", [7, None], ids=["classes", "regression"])
+@for_each_network
+def test_every_row_is_what_autograd_finds(name: str, num_classes: int | None) -> None:
+    network = make_network(name, SHAPES[name], num_classes or 1, seed=0)
+    items = make_items(6, SHAPES[name], num_classes)
+    gradients = LossGradients(network, num_classes)
+    for groups in (items.unsqueeze(1), items.reshape(2, 3), items.unsqueeze(0)):
+        expected = [one_gradient(network, group, num_classes) for group in groups]
+        torch.testing.assert_close(
+            gradients(groups), torch.stack(expected), rtol=1e-3, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("training", [True, False])
+@for_each_network
+def test_the_network_is_left_as_it_was(name: str, training: bool) -> None:
+    network = make_network(name, SHAPES[name], 7, seed=0).train(training)
+    before = copy.deepcopy(network.state_dict())
+    found = LossGradients(network, 7)(make_items(4, SHAPES[name], 7).unsqueeze(1))
+    assert network.training == training
+    assert all(part.grad is None for part in network.parameters())
+    assert not found.requires_grad
+    for key, value in network.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_the_mode_is_restored_after_an_error() -> None:
+    network = make_network("fc", (1, 8, 8), 7, seed=0).train()
+    with pytest.raises(RuntimeError):
+        LossGradients(network, 7)(make_items(4, (1, 9, 9), 7).unsqueeze(1))
+    assert network.training
+
+
+def test_it_works_without_grad_and_follows_the_network() -> None:
+    network = make_network("fc", (1, 8, 8), 7, seed=0)
+    items = make_items(3, (1, 8, 8), 7)
+    gradients = LossGradients(network, 7)
+    with torch.no_grad():
+        first = gradients(items.unsqueeze(1))
+        network.head.weight.mul_(2)
+        second = gradients(items.unsqueeze(1))
+    expected = torch.stack([one_gradient(network, items[k : k + 1], 7) for k in (0, 1)])
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(second[:2], expected)
