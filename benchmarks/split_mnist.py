@@ -62,16 +62,22 @@ def tuning() -> Iterator[Job]:
         for gamma, decay in itertools.product((-0.3, 0.0), (None, 0.99))
     ]
     greedy = [{"policy": "infogs", "decay": decay} for decay in (None, 0.99, 0.995)]
-    for seed, imbalance, alpha, options in itertools.product(
-        (100, 101, 102), (1, 10), (0.3, 1.0), [*plain, *informative, *greedy]
-    ):
-        yield {
-            **options,
-            "alpha": alpha,
-            "imbalance": imbalance,
-            "seed": seed,
-            "validation": True,
-        }
+    others = [{"policy": policy} for policy in ("gss", "fss-clust")]
+    coreset = [
+        {"policy": "coreset", "learning_rate": rate, "beta": 0.3}
+        for rate in (0.01, 0.03)
+    ]
+    for settings in ([*plain, *informative, *greedy], others, coreset):
+        for seed, imbalance, alpha, options in itertools.product(
+            (100, 101, 102), (1, 10), (0.3, 1.0), settings
+        ):
+            yield {
+                **options,
+                "alpha": alpha,
+                "imbalance": imbalance,
+                "seed": seed,
+                "validation": True,
+            }
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -123,6 +129,7 @@ def main() -> None:
     """Run the jobs of one kind that nobody has run yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("measure", "tune", "table"))
+    parser.add_argument("--policy", help="only runs of this policy")
     parser.add_argument("--shard", default="0/1", help="i/n: every n-th job from i on")
     arguments = parser.parse_args()
     first, step = map(int, arguments.shard.split("/"))
@@ -131,6 +138,8 @@ def main() -> None:
         print(table())
         return
     jobs = list(measurements() if kind == "measure" else tuning())
+    if arguments.policy:
+        jobs = [job for job in jobs if job["policy"] == arguments.policy]
     name = "split_mnist" if kind == "measure" else "split_mnist_tuning"
     path = RESULTS / f"{name}.jsonl"
     RESULTS.mkdir(exist_ok=True)

@@ -55,7 +55,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from info_replay.settings import check_num_classes, check_positive
+from info_replay.settings import check_count, check_positive
 
 __all__ = ["Coreset", "merge_index", "select_coreset"]
 
@@ -149,7 +149,7 @@ def select_coreset(
         >>> coreset.indices, coreset.weights
         (array([1, 3]), array([2.5, 2.5]))
     """
-    check_num_classes(num_classes)
+    check_count("num_classes", num_classes)
     check_positive("regularization", regularization)
     if size < 1:
         raise ValueError(f"size must be at least 1, got {size}")
