@@ -35,7 +35,8 @@ memory."""
 
 _POLICIES = """infors (what is informative, then at random), infogs (the most
 informative), infogs-rs (both), rs (at random), wrs (at random, uncertain ones more
-often), cbrs (each class alike), gss (gradients that disagree), none (no replay)"""
+often), cbrs (each class alike), gss (gradients that disagree), fss-clust (features that
+are far apart), coreset (what a model learns most from), none (no replay)"""
 
 
 def _presets() -> str:

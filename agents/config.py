@@ -47,6 +47,7 @@ class ExperimentConfig:
     )
     gss_group_size: int = _option(10, "items of a group of memory gradients (gss)")
     gss_groups: int = _option(10, "groups of memory gradients for each batch (gss)")
+    coreset_parts: int = _option(10, "coresets in the memory (nr_slots of coreset)")
     validation: bool = _option(False, "hold a tenth of the data out, to tune on it")
     steps: int | None = _option(None, "stop after so many steps of the stream")
     evaluations: int = _option(20, "evaluations along the run, beside task ends")
@@ -71,6 +72,7 @@ class ExperimentConfig:
             "capacity",
             "gss_group_size",
             "gss_groups",
+            "coreset_parts",
         ):
             _check(name, getattr(self, name), 1)
         for name in ("seed", "evaluations", "learning_rate", "alpha", "beta", "eta"):
@@ -93,10 +95,15 @@ class ExperimentConfig:
                         f"{name} must be at least 2 with network 'resnet18', whose "
                         f"batch normalisation needs company, got {getattr(self, name)}"
                     )
+        if self.policy == "coreset" and self.capacity < self.coreset_parts:
+            raise ValueError(
+                f"capacity must be at least coreset_parts={self.coreset_parts}, got "
+                f"{self.capacity}"
+            )
         if self.decay is not None and not 0 < self.decay < 1:
             raise ValueError(f"decay must be between 0 and 1, got {self.decay!r}")
         if BENCHMARKS[self.env].dataset == "Diabetes":
-            if self.policy in ("cbrs", "wrs"):
+            if self.policy in ("cbrs", "coreset", "wrs"):
                 raise ValueError(
                     f"policy {self.policy!r} needs classes: {self.env} has none"
                 )

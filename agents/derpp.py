@@ -18,7 +18,7 @@ from agents.gradients import mean_loss
 from agents.inputs import augment, scale
 from agents.networks import FeatureNetwork
 from info_replay import SelectiveReplayBuffer
-from info_replay.writers import InformationWriter
+from info_replay.writers import FeatureWriter
 
 __all__ = ["DERPlusPlusAgent", "Stopwatch"]
 
@@ -123,7 +123,7 @@ class DERPlusPlusAgent:
         sequence = np.random.SeedSequence([seed, 1]).generate_state(1, np.uint64)
         self._generator = torch.Generator().manual_seed(int(sequence[0] >> 1))
         self._keeps_features = memory is not None and isinstance(
-            memory.writer, InformationWriter
+            memory.writer, FeatureWriter
         )
         # Where predicting and learning see the same thing, one forward pass is enough.
         self._one_pass = not (augmented or network.depends_on_batch)

@@ -59,6 +59,8 @@ def make_memory(
     options: dict[str, Any] = {}
     if config.policy == "cbrs":
         options = {"num_classes": num_classes}
+    if config.policy == "coreset":
+        options = {"num_classes": num_classes, "parts": config.coreset_parts}
     if config.policy == "gss":
         options = {"group_size": config.gss_group_size, "groups": config.gss_groups}
         options["gradients"] = LossGradients(network, num_classes)

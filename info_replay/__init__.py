@@ -22,6 +22,8 @@ from info_replay.replay_buffer import InfoReservoirReplayBuffer, make_replay_buf
 from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
+    CoresetWriter,
+    FeatureClusterWriter,
     GradientGreedyWriter,
     InfoGreedyWriter,
     InfoReservoirWriter,
@@ -35,8 +37,10 @@ __all__ = [
     "MIC",
     "BayesianLinearPosterior",
     "ClassBalancedReservoirWriter",
+    "CoresetWriter",
     "Criterion",
     "EntropyReduction",
+    "FeatureClusterWriter",
     "GradientGreedyWriter",
     "InfoGreedyWriter",
     "InfoReservoirReplayBuffer",

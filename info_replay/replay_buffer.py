@@ -19,6 +19,8 @@ from info_replay.criteria import Criterion
 from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
+    CoresetWriter,
+    FeatureClusterWriter,
     GradientGreedyWriter,
     InfoGreedyWriter,
     InfoReservoirWriter,
@@ -133,6 +135,8 @@ POLICIES: Mapping[str, Callable[..., SelectionWriter]] = {
     "wrs": WeightedReservoirWriter,
     "cbrs": ClassBalancedReservoirWriter,
     "gss": GradientGreedyWriter,
+    "fss-clust": FeatureClusterWriter,
+    "coreset": CoresetWriter,
     "infogs": InfoGreedyWriter,
     "infogs-rs": functools.partial(InfoGreedyWriter, reservoir=True),
     "infors": InfoReservoirWriter,
@@ -145,8 +149,8 @@ def make_replay_buffer(
     """A replay buffer by the name of its selection policy.
 
     Args:
-        policy: ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"gss"``, ``"infogs"``,
-            ``"infogs-rs"`` or ``"infors"``.
+        policy: ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"gss"``, ``"fss-clust"``,
+            ``"coreset"``, ``"infogs"``, ``"infogs-rs"`` or ``"infors"``.
         capacity: number of slots.
         **options: of the policy's writer and of :class:`SelectiveReplayBuffer`.
 

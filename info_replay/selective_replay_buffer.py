@@ -18,7 +18,7 @@ from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.snapshot import current_snapshot, new_snapshot
-from info_replay.writers import InformationWriter, SelectionWriter
+from info_replay.writers import FeatureWriter, InformationWriter, SelectionWriter
 
 __all__ = ["SelectiveReplayBuffer"]
 
@@ -74,6 +74,11 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             raise TypeError(
                 "writer must be a SelectionWriter such as ReservoirWriter(), got "
                 f"{type(self._writer).__name__}"
+            )
+        if self._writer.regroups and isinstance(self._sampler, PrioritizedSampler):
+            raise ValueError(
+                f"{type(self._writer).__name__} gives up slots and moves items, which "
+                f"a {type(self._sampler).__name__} cannot follow; use a RandomSampler"
             )
         if self.shared:
             self._writer.share_memory_()
@@ -188,7 +193,9 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample, with its ``"index"`` and new features.
         """
-        writer = self._information_writer("features")
+        writer = self._writer
+        if not isinstance(writer, FeatureWriter):
+            raise AttributeError(f"{type(writer).__name__} does not keep features")
         with self._replay_lock, self._write_lock:
             writer.update_features(data)
 
@@ -198,7 +205,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample; policies that keep no features ignore them.
         """
-        if isinstance(self._writer, InformationWriter):
+        if isinstance(self._writer, FeatureWriter):
             self.update_features(data)
         if isinstance(self._sampler, PrioritizedSampler):
             super().update_tensordict_priority(data)

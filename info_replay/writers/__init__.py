@@ -5,6 +5,8 @@
 :class:`WeightedReservoirWriter`          WRS: in proportion to weights
 :class:`ClassBalancedReservoirWriter`     CBRS: equal shares for all classes
 :class:`GradientGreedyWriter`             GSS: gradients that disagree
+:class:`FeatureClusterWriter`             FSS-Clust: features that are far apart
+:class:`CoresetWriter`                    coresets of the stream
 :class:`InfoReservoirWriter`              InfoRS: RS among informative items
 :class:`InfoGreedyWriter`                 InfoGS, and InfoGS-RS with a reservoir
 ========================================  ======================================
@@ -15,11 +17,15 @@ share is :class:`SelectionWriter`.
 
 from info_replay.writers.base import SelectionWriter
 from info_replay.writers.class_balanced_reservoir import ClassBalancedReservoirWriter
+from info_replay.writers.coreset import CoresetWriter
+from info_replay.writers.feature_cluster import FeatureClusterWriter
+from info_replay.writers.features import FeatureWriter
 from info_replay.writers.gradient_greedy import GradientGreedyWriter
 from info_replay.writers.info_greedy import InfoGreedyWriter
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 from info_replay.writers.information import InformationWriter
 from info_replay.writers.reservoir import ReservoirWriter
+from info_replay.writers.task_timing import TaskTimingWriter
 from info_replay.writers.weighted_reservoir import (
     OutputHessian,
     WeightedReservoirWriter,
@@ -27,6 +33,9 @@ from info_replay.writers.weighted_reservoir import (
 
 __all__ = [
     "ClassBalancedReservoirWriter",
+    "CoresetWriter",
+    "FeatureClusterWriter",
+    "FeatureWriter",
     "GradientGreedyWriter",
     "InfoGreedyWriter",
     "InfoReservoirWriter",
@@ -34,5 +43,6 @@ __all__ = [
     "OutputHessian",
     "ReservoirWriter",
     "SelectionWriter",
+    "TaskTimingWriter",
     "WeightedReservoirWriter",
 ]

@@ -114,6 +114,8 @@ class SelectionWriter(Writer):
     # -- TorchRL's interface ----------------------------------------------------------
 
     tracks_generations = True
+    #: Whether slots may be given up and items moved to others.
+    regroups = False
 
     def register_storage(self, storage: Storage) -> None:
         """Take a storage; items that it holds already count as the first of the stream.

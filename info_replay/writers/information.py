@@ -24,7 +24,7 @@ from info_replay.criteria import MIC, Criterion
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.settings import check_count, check_finite, check_positive
-from info_replay.writers.base import Commit, Decision, SelectionWriter
+from info_replay.writers.base import Commit, Decision
 from info_replay.writers.entries import (
     read_features,
     read_labels,
@@ -32,11 +32,10 @@ from info_replay.writers.entries import (
     refuse_infinite,
     refuse_labels,
 )
+from info_replay.writers.features import FeatureWriter
 from info_replay.writers.host import to_host
 from info_replay.writers.knowledge import Knowledge
 from info_replay.writers.offer import Offer, Plan
-from info_replay.writers.sample import Sample
-from info_replay.writers.slots import last_rows
 
 __all__ = ["InformationWriter", "tolerance"]
 
@@ -49,7 +48,7 @@ _QUIET = np.errstate(all="ignore")
 _SLACK = {d: math.sqrt(torch.finfo(d).eps) for d in (torch.float32, torch.float64)}
 
 
-class InformationWriter(SelectionWriter):
+class InformationWriter(FeatureWriter):
     """A writer that scores items with a criterion given what the memory knows.
 
     Args:
@@ -202,10 +201,6 @@ class InformationWriter(SelectionWriter):
             refuse_infinite(offer.targets, self.target_key)
         self._refuse_large(max(-low, high))
 
-    def _in_range(self, low: float, high: float) -> bool:
-        """Whether features can be computed with; NaN can't."""
-        return -self._largest_feature <= low and high <= self._largest_feature
-
     def _refuse_large(self, largest: float) -> None:
         raise ValueError(
             f"entry {self.feature_key!r} has values up to {largest:g}, too large to "
@@ -327,36 +322,7 @@ class InformationWriter(SelectionWriter):
         self._fetch(offer, data, scores)
         return torch.as_tensor(scores)
 
-    def update_features(self, data: TensorDictBase) -> None:
-        """Write features back to the slots that they were sampled from.
-
-        A slot that holds another item by now is left alone; of a slot that was sampled
-        several times the last row counts.
-
-        Args:
-            data: a sample with its ``"index"`` and new features.
-
-        Raises:
-            KeyError, TypeError, ValueError, IndexError: if the sample is not what it
-                should be; nothing is changed.
-        """
-        if data.batch_dims and not len(data):
-            return
-        size = len(self.slots)
-        sample = Sample(data, self.feature_key, self.slots, size)
-        low, high, *held = to_host(*sample.tensors(self._generations.stamps))
-        places = sample.live_slots(*held)
-        features = sample.features
-        if not self._in_range(float(low), float(high)):
-            refuse_infinite(features, self.feature_key)
-            self._refuse_large(float(max(-low, high)))
-        rows = last_rows(places)
-        if not rows.size:
-            return
-        device = features.device
-        index = torch.from_numpy(places[rows]).to(device)
-        if len(rows) < len(features):
-            features = features.index_select(0, torch.from_numpy(rows).to(device))
+    def _write_back(self, index: Tensor, features: Tensor, size: int) -> None:
         self._knowledge.write_back(self.slots, index, features, size)
 
     # -- emptying, saving and sharing -------------------------------------------------

@@ -24,6 +24,7 @@ class Sample:
         feature_key: entry that holds them.
         slots: where they go.
         size: how many of them are in use.
+        given_up: whether slots that were sampled may be out of use by now.
 
     Attributes:
         features: shape ``(n, d0)``, on the storage's device.
@@ -36,7 +37,13 @@ class Sample:
     """
 
     def __init__(
-        self, data: TensorDictBase, feature_key: NestedKey, slots: Slots, size: int
+        self,
+        data: TensorDictBase,
+        feature_key: NestedKey,
+        slots: Slots,
+        size: int,
+        *,
+        given_up: bool = False,
     ) -> None:
         if not data.batch_dims:
             data = data.unsqueeze(0)
@@ -70,6 +77,8 @@ class Sample:
         self._generation: Tensor | None = (
             None if generation is None else _first_column(generation).to(device)
         )
+        if given_up and self._generation is not None:
+            self._size = slots.capacity  # their generations tell
 
     def tensors(self, generation: Tensor | None) -> list[Tensor | NDArray[Any]]:
         """All that the host must know, for one transfer.

@@ -194,6 +194,25 @@ class Slots:
         storage._bump_mutation_revision()
         return index
 
+    def move(self, sources: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+        """Copy items to other slots, all different.
+
+        Args:
+            sources: the slots of the items, shape ``(m,)``.
+            slots: where to, shape ``(m,)``; none of them is one of ``sources``.
+        """
+        old = torch.from_numpy(sources).to(self.device)
+        new = torch.from_numpy(slots).to(self.device)
+        for leaf in self.leaves.values():
+            leaf[new] = leaf[old]
+        self.storage._bump_mutation_revision()
+
+    def shrink(self, size: int) -> None:
+        """Give up all slots but the first ones."""
+        if size < len(self.storage):
+            self.storage._len = size
+            self.storage._bump_mutation_revision()
+
     def write_leaf(self, key: NestedKey, index: Tensor, value: Tensor) -> None:
         """Overwrite one entry of some slots, all different."""
         leaf = self.leaf(key)

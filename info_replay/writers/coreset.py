@@ -1,0 +1,240 @@
+"""Coresets of a stream: the memory is what a model would learn most from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
+from torch import Tensor
+
+from info_replay.coresets import merge_index, select_coreset
+from info_replay.host_array import HostArray
+from info_replay.kernels import ReLUTangentKernel
+from info_replay.settings import check_count, check_positive
+from info_replay.writers.entries import read_labels, refuse_infinite, refuse_labels
+from info_replay.writers.host import to_host
+from info_replay.writers.regrouping import Places, Regrouping, RegroupingWriter
+
+__all__ = ["CoresetWriter"]
+
+# Most items that are compressed together: their kernel is square.
+_BLOCK = 1024
+
+
+class CoresetWriter(RegroupingWriter):
+    """Keeps coresets of the stream (Borsos et al., 2020, the streaming version).
+
+    The memory is divided into parts of ``capacity // parts`` items. Every batch is
+    compressed to a coreset of that size, which is a new part; when there is one part
+    too many, two neighbours are merged and compressed again, each item counting for as
+    many batches as its part stands for (:func:`info_replay.coresets.merge_index`). A
+    coreset is found by greedy forward selection on a bilevel problem: which point
+    should a model be fitted to next, so that it does well on all of them
+    (:func:`info_replay.coresets.select_coreset`). The model is a kernel machine that
+    stands in for the network; it needs no training of its own and does not change, so
+    coresets of different times can be compared.
+
+    The method is defined by batches: what is kept depends on their size.
+
+    Args:
+        num_classes: labels are 0 to ``num_classes - 1``.
+        parts: number of coresets, the paper's ``nr_slots``.
+        kernel: of inputs, by default the neural tangent kernel of a fully connected
+            ReLU network with two hidden layers: see :class:`ReLUTangentKernel`.
+        regularization: of the kernel machine.
+        observation_key: entry that holds the inputs.
+        target_key: entry that holds the labels, shape ``(n,)``.
+
+    Example:
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+        >>> buffer = TensorDictReplayBuffer(
+        ...     storage=LazyTensorStorage(4), writer=CoresetWriter(2, parts=2)
+        ... )
+        >>> labels = torch.tensor([0] * 30 + [1] * 2)
+        >>> inputs = torch.eye(2)[labels] + torch.linspace(0, 0.1, 32)[:, None]
+        >>> for batch in TensorDict(
+        ...     {"observation": inputs, "target": labels}, batch_size=[32]
+        ... ).split(16):
+        ...     _ = buffer.extend(batch)
+        >>> buffer[:]["target"].tolist()  # the rare class is not missed
+        [0, 0, 0, 1]
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        parts: int = 10,
+        kernel: Callable[[Tensor, Tensor], Tensor] | None = None,
+        regularization: float = 1e-4,
+        observation_key: NestedKey = "observation",
+        target_key: NestedKey = "target",
+    ) -> None:
+        super().__init__()
+        check_count("num_classes", num_classes)
+        check_count("parts", parts)
+        check_positive("regularization", regularization)
+        if kernel is not None and not callable(kernel):
+            raise TypeError(f"kernel must be a function of inputs, got {kernel!r}")
+        self.num_classes = num_classes
+        self.parts = parts
+        self.kernel = ReLUTangentKernel() if kernel is None else kernel
+        self.regularization = regularization
+        self.observation_key = observation_key
+        self.target_key = target_key
+        # Batches that each part stands for, oldest first, 0 where there is no part.
+        self._counts = HostArray(np.zeros(parts, dtype=np.int64))
+        self._part_of: HostArray | None = None  # of the item in each slot
+
+    def register_storage(self, storage: Any) -> None:
+        """Take a storage; it must have a slot for each part at least.
+
+        Args:
+            storage: a one-dimensional tensor storage.
+        """
+        if getattr(storage, "max_size", self.parts) < self.parts:
+            raise ValueError(
+                f"capacity must be at least parts={self.parts}, got {storage.max_size}"
+            )
+        super().register_storage(storage)
+
+    # -- deciding ---------------------------------------------------------------------
+
+    def _blocks(self, count: int) -> list[slice]:
+        return [slice(a, min(a + _BLOCK, count)) for a in range(0, count, _BLOCK)]
+
+    def _check(self, data: TensorDictBase) -> None:
+        inputs, labels = self._read(data)
+        total, classes = to_host(inputs.double().sum(), labels)
+        self._refuse(inputs, classes, finite=bool(np.isfinite(total)))
+
+    def _read(self, data: TensorDictBase) -> tuple[Tensor, Tensor]:
+        """Inputs and labels on the storage's device."""
+        inputs = data.get(self.observation_key, None)
+        if inputs is None:
+            raise KeyError(f"missing entry {self.observation_key!r}: the inputs")
+        labels = read_labels(data, self.target_key)
+        device = self.slots.device
+        return inputs.detach().to(device), labels.to(device)
+
+    def _refuse(self, inputs: Tensor, labels: NDArray[Any], *, finite: bool) -> None:
+        refuse_labels(labels, self.num_classes, self.target_key)
+        if not finite:
+            refuse_infinite(inputs, self.observation_key)
+            raise ValueError(
+                f"the kernel of entry {self.observation_key!r} must be finite"
+            )
+
+    def _compress(self, data: TensorDictBase, weights: NDArray[np.float64]) -> Places:
+        """Rows of a coreset of weighted items."""
+        inputs, labels = self._read(data)
+        count = len(labels)
+        flat, classes = to_host(self.kernel(inputs, inputs).flatten(), labels)
+        self._refuse(inputs, classes, finite=bool(np.isfinite(flat).all()))
+        return select_coreset(
+            flat.reshape(count, count).astype(np.float64),
+            classes.astype(np.int64),
+            weights,
+            self.slots.capacity // self.parts,
+            self.num_classes,
+            regularization=self.regularization,
+        ).indices
+
+    def _regroup(self, data: TensorDictBase) -> Regrouping:
+        size = len(self.slots)
+        rows = np.sort(self._compress(data, np.ones(len(data))))
+        counts = [*self._counts.array[self._counts.array > 0].tolist(), 1]
+        # Points are numbered: first the slots, then the rows that come in.
+        parts = np.append(
+            self._make_part_of().array[:size], np.full(len(rows), len(counts) - 1)
+        )
+        kept = np.ones(size + len(rows), dtype=bool)
+        if len(counts) > self.parts:
+            place = merge_index(counts)
+            points = np.flatnonzero((parts == place) | (parts == place + 1))
+            chosen = self._merge(data, points, rows, parts, counts)
+            kept[points] = False
+            kept[chosen] = True
+            counts[place : place + 2] = [counts[place] + counts[place + 1]]
+            parts = np.where(parts > place, parts - 1, parts)
+
+        def commit(sources: Places) -> None:
+            new = sources < 0
+            points = sources.copy()
+            points[new] = size + np.searchsorted(rows, -1 - sources[new])
+            self._make_part_of().array[: len(sources)] = parts[points]
+            self._counts.array[:] = 0
+            self._counts.array[: len(counts)] = counts
+
+        return Regrouping(np.flatnonzero(kept[:size]), rows[kept[size:]], commit)
+
+    def _merge(
+        self,
+        data: TensorDictBase,
+        points: Places,
+        rows: Places,
+        parts: Places,
+        counts: list[int],
+    ) -> Places:
+        """Compress two parts to one; gives the points that stay."""
+        size = len(self.slots)
+        device = self.slots.device
+        old = torch.from_numpy(points[points < size]).to(device)
+        new = torch.from_numpy(rows[points[points >= size] - size]).to(data.device)
+        keys = [self.observation_key, self.target_key]
+        items = torch.cat(
+            [
+                self.slots.storage[old].select(*keys),
+                data[new].select(*keys).to(device),
+            ]
+        )
+        # All items of a part stand for its batches together.
+        members = np.bincount(parts, minlength=len(counts))
+        weights = np.array(counts) / np.maximum(members, 1)
+        return points[self._compress(items, weights[parts[points]])]
+
+    def _adopt(self, data: TensorDictBase) -> None:
+        self._check(data)
+        part_of = np.arange(len(data)) * self.parts // self.slots.capacity
+        self._make_part_of().array[: len(data)] = part_of
+        self._counts.array[: part_of[-1] + 1] = 1
+
+    # -- emptying, saving and sharing -------------------------------------------------
+
+    def _make_part_of(self) -> HostArray:
+        if self._part_of is None:
+            self._part_of = HostArray(np.zeros(self.slots.capacity, dtype=np.int64))
+            if self._shared:
+                self._part_of.share_memory_()
+        return self._part_of
+
+    def _forget_statistics(self) -> None:
+        self._counts.array[:] = 0
+
+    def _policy_state(self) -> dict[str, Any]:
+        return {
+            "counts": self._counts.tensor(),
+            "part_of": self._make_part_of().tensor(),
+        }
+
+    def _load_policy_state(self, state: dict[str, Any]) -> None:
+        self._counts.assign(state["counts"])
+        self._make_part_of().assign(state["part_of"])
+
+    def _policy_settings(self) -> dict[str, Any]:
+        return {"num_classes": self.num_classes, "parts": self.parts}
+
+    def share_memory_(self) -> CoresetWriter:
+        """Move the division into parts to shared memory, too."""
+        super().share_memory_()
+        self._counts.share_memory_()
+        if self._part_of is not None:
+            self._part_of.share_memory_()
+        return self
