@@ -33,6 +33,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "InfoRS, decay 0.99": {"policy": "infors", "alpha": 1.0, "decay": 0.99},
     "InfoGS": {"policy": "infogs", "alpha": 1.0},
     "InfoGS, decay 0.99": {"policy": "infogs", "alpha": 1.0, "decay": 0.99},
+    "GSS": {"policy": "gss", "alpha": 1.0},
 }
 #: Means and standard errors of the paper's Table "The means and standard errors of the
 #: continual learning benchmarks", Split MNIST.
@@ -40,6 +41,9 @@ PAPER = {
     "RS": ((81.49, 0.72), (78.74, 1.17), (71.94, 1.87), (52.76, 1.41)),
     "WRS": ((75.75, 1.24), (73.90, 0.97), (68.82, 2.39), (65.87, 2.92)),
     "CBRS": ((80.96, 1.43), (79.71, 0.55), (79.43, 2.28), (75.08, 2.73)),
+    "GSS": ((45.36, 0.95), (45.10, 0.96), (44.16, 1.15), (49.54, 2.57)),
+    "FSS-Clust": ((52.85, 1.13), (54.59, 1.69), (54.36, 2.11), (55.33, 2.89)),
+    "Coreset": ((69.77, 0.75), (63.47, 2.21), (50.30, 2.97), (42.05, 2.19)),
     "InfoGS": ((78.55, 1.37), (78.35, 1.56), (69.90, 2.18), (67.19, 3.52)),
     "InfoRS": ((80.02, 1.53), (81.48, 0.98), (73.81, 2.43), (63.70, 2.63)),
 }
