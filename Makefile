@@ -33,10 +33,11 @@ types: $(INSTALLED)  ## static types: mypy
 pytest: $(INSTALLED)  ## doctests and tests, without the slow ones
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
-bench: $(INSTALLED)  ## measure the speed of memory, streams and learner
+bench: $(INSTALLED)  ## measure the speed of memory, streams, learner and policies
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.streams
 	$(BIN)/python -m benchmarks.learner
+	$(BIN)/python -m benchmarks.baselines
 
 docs: $(INSTALLED)  ## build the documentation in .docs-build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs .docs-build/html

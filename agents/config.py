@@ -53,7 +53,7 @@ class ExperimentConfig:
     evaluations: int = _option(20, "evaluations along the run, beside task ends")
     checkpoint_every: float = _option(60.0, "seconds between checkpoints")
     device: str = _option("auto", "'cpu', 'cuda', ... or the best there is")
-    threads: int | None = _option(None, "CPU threads of torch; its own choice without")
+    threads: int | None = _option(None, "CPU threads; as many as there are without")
     data_dir: str | None = _option(None, "folder of the data sets")
     tensorboard: bool = _option(False, "write TensorBoard files, too")
 

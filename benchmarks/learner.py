@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812  the name everybody knows
 from agents.config import ExperimentConfig
 from agents.experiment import Experiment
 from agents.networks import make_network
-from benchmarks.timing import report, row
+from benchmarks.timing import one_thread, report, row
 
 STEPS = 400
 IMAGE_STEPS = 20
@@ -128,7 +128,7 @@ def image_ratio(env: str, capacity: int) -> float:
 
 def main() -> None:
     """Measure everything and print one table."""
-    torch.set_num_threads(1)
+    one_thread()
     torch.manual_seed(0)
     config = ExperimentConfig.preset("SplitMNIST", policy="rs", threads=1)
     stream = Experiment(config).env._stream

@@ -15,7 +15,7 @@ from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from benchmarks.point_by_point import PaperInfoRS, ShermanMorrisonInfoRS
-from benchmarks.timing import medians, report, row
+from benchmarks.timing import medians, one_thread, report, row
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 
 CLASSES = 10
@@ -88,7 +88,7 @@ def training_step(
 
 def main() -> None:
     """Measure everything and print one table."""
-    torch.set_num_threads(1)
+    one_thread()
     torch.manual_seed(0)
     rows: list[dict[str, object]] = []
 

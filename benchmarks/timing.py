@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import threadpoolctl
 import torch
 
 RESULTS = Path(__file__).parent / "results"
@@ -37,10 +38,25 @@ def medians(
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def one_thread() -> None:
+    """Let torch, NumPy and SciPy compute on one thread from now on."""
+    torch.set_num_threads(1)
+    threadpoolctl.threadpool_limits(1, user_api="blas")
+
+
 def row(
-    what: str, value: float, unit: str, limit: float, least: bool = False
+    what: str,
+    value: float,
+    unit: str,
+    limit: float | None = None,
+    least: bool = False,
 ) -> dict[str, Any]:
-    """One line of a table: a measured value and the bound that it should keep."""
+    """One line of a table: a measured value and the bound that it should keep, if any.
+
+    A limit is an upper one, unless ``least``.
+    """
+    if limit is None:
+        return {"what": what, "value": value, "unit": unit, "bound": "", "met": ""}
     return {
         "what": what,
         "value": value,
