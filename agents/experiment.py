@@ -28,6 +28,7 @@ from agents.metrics import (
 )
 from agents.run_folder import RunFolder
 from continual_envs import ClassificationStreamEnv, make_stream
+from info_replay import SelectiveReplayBuffer
 
 __all__ = ["Experiment"]
 
