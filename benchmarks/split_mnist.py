@@ -34,6 +34,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "InfoGS": {"policy": "infogs", "alpha": 1.0},
     "InfoGS, decay 0.99": {"policy": "infogs", "alpha": 1.0, "decay": 0.99},
     "GSS": {"policy": "gss", "alpha": 1.0},
+    "FSS-Clust": {"policy": "fss-clust", "alpha": 1.0},
+    "Coreset": {"policy": "coreset", "learning_rate": 0.03, "alpha": 1.0, "beta": 0.3},
+    "Coreset, lr 0.1, beta 1": {"policy": "coreset", "alpha": 1.0},
 }
 #: Means and standard errors of the paper's Table "The means and standard errors of the
 #: continual learning benchmarks", Split MNIST.
@@ -133,7 +136,7 @@ def main() -> None:
     """Run the jobs of one kind that nobody has run yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("measure", "tune", "table"))
-    parser.add_argument("--policy", help="only runs of this policy")
+    parser.add_argument("--method", help="only runs of this method or policy")
     parser.add_argument("--shard", default="0/1", help="i/n: every n-th job from i on")
     arguments = parser.parse_args()
     first, step = map(int, arguments.shard.split("/"))
@@ -142,8 +145,13 @@ def main() -> None:
         print(table())
         return
     jobs = list(measurements() if kind == "measure" else tuning())
-    if arguments.policy:
-        jobs = [job for job in jobs if job["policy"] == arguments.policy]
+    if arguments.method:
+        names = [(job.get("method"), job["policy"]) for job in jobs]
+        jobs = [
+            job
+            for job, name in zip(jobs, names, strict=True)
+            if arguments.method in name
+        ]
     name = "split_mnist" if kind == "measure" else "split_mnist_tuning"
     path = RESULTS / f"{name}.jsonl"
     RESULTS.mkdir(exist_ok=True)
