@@ -146,12 +146,7 @@ def main() -> None:
         return
     jobs = list(measurements() if kind == "measure" else tuning())
     if arguments.method:
-        names = [(job.get("method"), job["policy"]) for job in jobs]
-        jobs = [
-            job
-            for job, name in zip(jobs, names, strict=True)
-            if arguments.method in name
-        ]
+        jobs = [job for job in jobs if arguments.method in job.values()]
     name = "split_mnist" if kind == "measure" else "split_mnist_tuning"
     path = RESULTS / f"{name}.jsonl"
     RESULTS.mkdir(exist_ok=True)
