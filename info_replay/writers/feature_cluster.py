@@ -102,10 +102,11 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
         )
         radius, present, square = self.radius, list(range(size)), None
         nearest = table[:, present].min(axis=1, initial=np.inf)
-        start = 0
+        start = entered = 0
         while (far := np.flatnonzero(nearest[start:] > radius)).size:
             row = start + int(far[0])
             start = row + 1
+            entered += 1
             present.append(size + row)
             nearest = np.minimum(nearest, table[:, size + row])
             if len(present) > self.slots.capacity:
@@ -123,6 +124,8 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
             points = np.where(sources >= 0, sources, size - 1 - sources)
             self._make_arrivals().array[: len(sources)] = arrivals[points]
             self._radius.array[0] = radius
+            # Items that came and went again within the batch count as in smaller ones.
+            self._counters["reservoir_count"] += entered - int((sources < 0).sum())
 
         return Regrouping(points[points < size], points[points >= size] - size, commit)
 

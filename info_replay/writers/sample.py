@@ -77,8 +77,8 @@ class Sample:
         self._generation: Tensor | None = (
             None if generation is None else _first_column(generation).to(device)
         )
-        if given_up and self._generation is not None:
-            self._size = slots.capacity  # their generations tell
+        self._given_up = given_up
+        self._capacity = slots.capacity
 
     def tensors(self, generation: Tensor | None) -> list[Tensor | NDArray[Any]]:
         """All that the host must know, for one transfer.
@@ -92,7 +92,7 @@ class Sample:
         """
         tensors = [*extremes(self.features), self._index]
         if self._generation is not None and generation is not None:
-            places = self._index.clamp(0, self._size - 1).long()
+            places = self._index.clamp(0, self._capacity - 1).long()
             tensors += [self._generation, generation.index_select(0, places)]
         return tensors
 
@@ -118,11 +118,16 @@ class Sample:
         slots = index.astype(np.int64, copy=False)
         # Seen as unsigned, a negative number is a large one.
         if slots.view(np.uint64).max() >= self._size:
-            wrong = np.flatnonzero((slots < 0) | (slots >= self._size))[0]
-            raise IndexError(
-                f"entry 'index' must hold slots from 0 to {self._size - 1}, got "
-                f"{slots[wrong]} for item {wrong}"
-            )
+            wrong = np.flatnonzero((slots < 0) | (slots >= self._size))
+            if self._given_up and sampled is not None and current is not None:
+                # A slot that was given up since then has a later generation.
+                inside = (slots >= 0) & (slots < self._capacity)
+                wrong = wrong[~(inside & (sampled < current))[wrong]]
+            if wrong.size:
+                raise IndexError(
+                    f"entry 'index' must hold slots from 0 to {self._size - 1}, got "
+                    f"{slots[wrong[0]]} for item {wrong[0]}"
+                )
         return slots if sampled is None else np.where(sampled == current, slots, -1)
 
 

@@ -52,9 +52,9 @@ class TaskTimingWriter(SelectionWriter):
 
     def start_task(self) -> None:
         """Say that what comes from now on is of another task."""
+        self._make_waiting().array[:] = -1
         self._counters["task"] += 1
         self._counters["step"] = 0
-        self._make_waiting().array[:] = -1
 
     def _decide(self, data: TensorDictBase) -> Decision:
         if not self._counters["task"]:

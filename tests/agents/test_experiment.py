@@ -229,7 +229,9 @@ def test_every_policy_runs_on_digits(policy: str) -> None:
     assert result["metric"] == "accuracy"
 
 
-@pytest.mark.parametrize("policy", ["rs", "gss", "infogs", "infors", "none"])
+@pytest.mark.parametrize(
+    "policy", ["rs", "gss", "fss-clust", "infogs", "infors", "none"]
+)
 def test_regression_runs_and_is_judged_by_its_squared_error(policy: str) -> None:
     experiment = Experiment(small(env="SplitDiabetes", policy=policy, batch_size=16))
     result = experiment.run()

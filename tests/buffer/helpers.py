@@ -17,10 +17,29 @@ from torch import Tensor
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.posterior import BayesianLinearPosterior
+from info_replay.writers import InformationWriter
 
-POLICIES = ("rs", "wrs", "cbrs", "gss", "infogs", "infogs-rs", "infors")
+POLICIES = (
+    "rs",
+    "wrs",
+    "cbrs",
+    "gss",
+    "infogs",
+    "infogs-rs",
+    "infors",
+    "fss-clust",
+)
 #: Those that keep a posterior, moments and features.
 INFORMATION = ("infogs", "infogs-rs", "infors")
+#: Those that look at stored features, which replay should bring back.
+FEATURES = (
+    *INFORMATION,
+    "fss-clust",
+)
+#: Those whose memory may shrink: priorities can't follow, and it need not be full.
+REGROUPING = ("fss-clust",)
+#: Those whose memory, once full, is full.
+FIXED = tuple(policy for policy in POLICIES if policy not in REGROUPING)
 #: Those that look at labels.
 LABELLED = ("cbrs", *INFORMATION)
 
@@ -28,6 +47,8 @@ CAPACITY, WIDTH, CLASSES, BATCH = 16, 5, 4, 6
 
 for_each_policy = pytest.mark.parametrize("policy", POLICIES)
 for_each_information_policy = pytest.mark.parametrize("policy", INFORMATION)
+for_each_feature_policy = pytest.mark.parametrize("policy", FEATURES)
+for_each_fixed_policy = pytest.mark.parametrize("policy", FIXED)
 
 
 def make_stream(count: int, *, seed: int = 0, width: int = WIDTH) -> TensorDict:
@@ -185,8 +206,21 @@ def rebuilt_posterior(buffer: SelectiveReplayBuffer) -> BayesianLinearPosterior:
     return fresh
 
 
+def assert_full(buffer: SelectiveReplayBuffer) -> None:
+    """The memory uses all of its slots, or fewer if it may shrink."""
+    if buffer.writer.regroups:
+        assert 0 < len(buffer) <= buffer.capacity
+    else:
+        assert len(buffer) == buffer.capacity
+
+
 def assert_in_step(buffer: SelectiveReplayBuffer) -> None:
-    """The statistics say of random points what a rebuild from the storage says."""
+    """The statistics say of random points what a rebuild from the storage says.
+
+    Policies without statistics look at the storage itself.
+    """
+    if not isinstance(buffer.writer, InformationWriter):
+        return
     kept, fresh = buffer.posterior, rebuilt_posterior(buffer)
     assert kept is not None
     points = make_stream(7, seed=1, width=kept.feature_dim)["feature"]

@@ -30,12 +30,14 @@ from .helpers import (
     BATCH,
     CAPACITY,
     CLASSES,
+    FEATURES,
     INFORMATION,
     LABELLED,
     POLICIES,
     WIDTH,
     complete_state,
     differences,
+    for_each_feature_policy,
     for_each_information_policy,
     for_each_policy,
     make_buffer,
@@ -128,7 +130,7 @@ def spoiled(
     ],
 )
 @at_any_age
-@for_each_information_policy
+@for_each_feature_policy
 def test_features_must_be_finite(
     policy: str, age: str, count: int, row: int, value: float
 ) -> None:
@@ -145,7 +147,7 @@ def test_features_must_be_finite(
 
 
 @at_any_age
-@for_each_information_policy
+@for_each_feature_policy
 def test_infinities_that_cancel_are_seen(policy: str, age: str) -> None:
     batch = spoiled("feature", math.inf, row=3, column=0)
     batch["feature"][7, 0] = -math.inf
@@ -274,7 +276,7 @@ def test_there_must_be_one_weight_an_item() -> None:
     ("policy", "key", "value"),
     [("wrs", "logits", math.nan)]
     + [(policy, "target", -1) for policy in LABELLED]
-    + [(policy, "feature", math.nan) for policy in INFORMATION],
+    + [(policy, "feature", math.nan) for policy in FEATURES],
 )
 def test_a_storage_that_brings_bad_items_along_is_refused(
     policy: str, key: str, value: float
@@ -305,7 +307,7 @@ def test_features_must_be_as_wide_as_those_of_the_memory(policy: str, age: str) 
 
 
 @at_any_age
-@for_each_information_policy
+@for_each_feature_policy
 def test_features_must_be_rows(policy: str, age: str) -> None:
     batch = make_stream(12, seed=1)
     batch["feature"] = batch["feature"][:, None].expand(-1, 3, -1).clone()
@@ -316,7 +318,7 @@ def test_features_must_be_rows(policy: str, age: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "key"),
     [(policy, "target") for policy in LABELLED]
-    + [(policy, "feature") for policy in INFORMATION]
+    + [(policy, "feature") for policy in FEATURES]
     + [("wrs", "logits")],
 )
 def test_what_the_policy_looks_at_must_be_there(
@@ -373,7 +375,7 @@ def test_a_nested_entry_does_not_stand_in_for_a_flat_one(policy: str, age: str) 
 
 
 @at_any_age
-@for_each_information_policy
+@for_each_feature_policy
 def test_features_must_be_floating_point(policy: str, age: str) -> None:
     batch = make_stream(12, seed=1)
     batch["feature"] = batch["feature"].long()
@@ -455,7 +457,7 @@ def test_a_single_item_is_added_not_extended(policy: str, age: str) -> None:
 
 @pytest.mark.parametrize("storage", [LazyTensorStorage, LazyMemmapStorage])
 @at_any_age
-@for_each_information_policy
+@for_each_feature_policy
 def test_add_checks_like_extend(policy: str, age: str, storage: Any) -> None:
     pair = make_buffer(policy, storage=storage(CAPACITY)), make_buffer(policy)
     if LIFE[age]:
@@ -506,12 +508,14 @@ def test_only_information_policies_have_scores_moments_and_a_posterior(
         assert buffer.moments.weight == 40
         assert buffer.posterior is not None
         return
-    for use in (
+    uses = [
         lambda: buffer.score(make_stream(3)),
         lambda: buffer.moments,
         lambda: buffer.posterior,
-        lambda: buffer.update_features(buffer.sample()),
-    ):
+    ]
+    if policy not in FEATURES:
+        uses.append(lambda: buffer.update_features(buffer.sample()))
+    for use in uses:
         with pytest.raises(AttributeError, match=type(buffer.writer).__name__):
             use()
 
@@ -525,7 +529,7 @@ def written_back(
     """Write the first slots back after something was done to their sample."""
 
     def misuse(buffer: SelectiveReplayBuffer) -> None:
-        index = torch.arange(4)
+        index = torch.arange(4) % len(buffer)
         sample = buffer[index].clone()
         sample["index"] = index
         sample["index_generation"] = buffer.writer.generations_of(index)
@@ -587,13 +591,15 @@ BAD_WRITE_BACKS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("case", BAD_WRITE_BACKS)
 @pytest.mark.parametrize("age", ["filling", "full"])
-@for_each_information_policy
+@for_each_feature_policy
 def test_a_bad_write_back_is_refused(policy: str, age: str, case: str) -> None:
+    if case == "too-large" and policy not in INFORMATION:
+        pytest.skip("any number of single precision has a distance from others")
     change, error, *words = BAD_WRITE_BACKS[case]
     assert_refused(make_pair(policy, age), written_back(change), error, *words)
 
 
-@for_each_information_policy
+@for_each_feature_policy
 def test_a_slot_that_is_not_in_use_yet_cannot_be_written_back(policy: str) -> None:
     pair = make_pair(policy, "filling")
     free = LIFE["filling"]
@@ -607,7 +613,7 @@ def test_a_slot_that_is_not_in_use_yet_cannot_be_written_back(policy: str) -> No
 
 
 @pytest.mark.parametrize("age", ["new", "emptied"])
-@for_each_information_policy
+@for_each_feature_policy
 def test_nothing_can_be_written_back_to_an_empty_memory(policy: str, age: str) -> None:
     pair = make_pair(policy, "new" if age == "new" else "full")
     if age == "emptied":

@@ -34,6 +34,7 @@ from .helpers import (
     CLASSES,
     INFORMATION,
     WIDTH,
+    assert_full,
     for_each_information_policy,
     for_each_policy,
     make_stream,
@@ -369,7 +370,7 @@ def test_writing_to_the_device_is_not_reading_from_it() -> None:
 @for_each_policy
 def test_everything_stays_on_the_device(policy: str, machine: str) -> None:
     buffer = run_on(machine, policy).buffer
-    assert len(buffer) == CAPACITY
+    assert_full(buffer)
     leaves = buffer.storage._storage.values(True, True)
     assert {str(leaf.device) for leaf in leaves} == {GPU}
 
@@ -427,6 +428,18 @@ def test_gradients_need_one_transfer_for_the_batch_and_one_for_its_items(
     offers = [run[name] for name in ("extend", "extend again", "add")]
     assert all(step.calls == 1 + (step.entered > 0) for step in offers)
     assert {step.calls for step in offers} == {1, 2}
+
+
+@on_each_machine
+def test_distances_need_one_transfer_and_one_more_if_the_memory_overflows(
+    machine: str,
+) -> None:
+    run = run_on(machine, "fss-clust")
+    for step in run.steps[:-1]:
+        offers = step.name in ("extend", "extend again", "add")
+        assert 1 <= step.calls <= 1 + int(offers), step
+    assert {step.calls for step in run.steps} == {0, 1, 2}
+    assert run["sample"].calls == 0
 
 
 @on_each_machine

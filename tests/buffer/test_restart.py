@@ -37,6 +37,7 @@ from .helpers import (
     CAPACITY,
     INFORMATION,
     POLICIES,
+    assert_full,
     assert_in_step,
     complete_state,
     differences,
@@ -207,7 +208,8 @@ def test_a_restored_buffer_can_be_used_like_any_other(
     else:
         buffer.dumps(tmp_path)
         twin.loads(tmp_path)
-    assert len(twin) == CAPACITY
+    assert len(twin) == len(buffer)
+    assert_full(twin)
     assert differences(twin[:], buffer[:]) == []
     assert differences(twin[3], buffer[3]) == []
     assert differences(twin.sample(), buffer.sample()) == []
