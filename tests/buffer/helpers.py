@@ -18,15 +18,30 @@ from torch import Tensor
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.posterior import BayesianLinearPosterior
 
-POLICIES = ("rs", "wrs", "cbrs", "gss", "infogs", "infogs-rs", "infors")
+POLICIES = (
+    "rs",
+    "wrs",
+    "cbrs",
+    "gss",
+    "infogs",
+    "infogs-rs",
+    "infors",
+    "coreset",
+)
 #: Those that keep a posterior, moments and features.
 INFORMATION = ("infogs", "infogs-rs", "infors")
 #: Those that look at labels.
-LABELLED = ("cbrs", *INFORMATION)
+LABELLED = ("cbrs", *INFORMATION, "coreset")
+#: Those that let items go and move others: their memory is not always full, and a
+#: sampler with a priority for each slot could not follow.
+REGROUPING = ("coreset",)
 
 CAPACITY, WIDTH, CLASSES, BATCH = 16, 5, 4, 6
 
 for_each_policy = pytest.mark.parametrize("policy", POLICIES)
+for_each_steady_policy = pytest.mark.parametrize(
+    "policy", [policy for policy in POLICIES if policy not in REGROUPING]
+)
 for_each_information_policy = pytest.mark.parametrize("policy", INFORMATION)
 
 
@@ -70,6 +85,8 @@ def policy_options(policy: str) -> dict[str, Any]:
         options["num_classes"] = CLASSES
     if policy == "gss":
         options.update(gradients=linear_gradients, group_size=3, groups=1)
+    if policy == "coreset":
+        options["parts"] = 2
     if policy.startswith("infogs"):
         options.update(gamma=-1.0, gamma_learnability=-2.0)
     return options

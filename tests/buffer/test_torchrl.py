@@ -51,6 +51,7 @@ from .helpers import (
     differences,
     for_each_information_policy,
     for_each_policy,
+    for_each_steady_policy,
     linear_gradients,
     make_buffer,
     make_stream,
@@ -145,7 +146,7 @@ def test_decisions_do_not_depend_on_the_storage(policy: str, storage: str) -> No
     assert_holds_items_of(buffer, stream)
 
 
-@for_each_policy
+@for_each_steady_policy
 def test_items_of_a_prefilled_storage_count_as_the_first_of_the_stream(
     policy: str,
 ) -> None:
@@ -420,14 +421,14 @@ def test_iterating_samples_again_and_again(policy: str) -> None:
 @for_each_policy
 def test_random_sampling_reaches_every_slot(policy: str) -> None:
     buffer = filled(policy, sampler=RandomSampler())
-    assert buffer.sample(500)["index"].unique().tolist() == list(range(CAPACITY))
+    assert buffer.sample(500)["index"].unique().tolist() == list(range(len(buffer)))
 
 
 @for_each_policy
 def test_sampling_without_replacement_visits_every_slot_once(policy: str) -> None:
     buffer = filled(policy, sampler=SamplerWithoutReplacement(), batch_size=4)
     visited = torch.cat([batch["index"] for batch in buffer])
-    assert sorted(visited.tolist()) == list(range(CAPACITY))
+    assert sorted(visited.tolist()) == list(range(len(buffer)))
 
 
 def priorities(buffer: SelectiveReplayBuffer) -> Tensor:
@@ -445,7 +446,7 @@ def make_prioritized(policy: str) -> SelectiveReplayBuffer:
     return buffer
 
 
-@for_each_policy
+@for_each_steady_policy
 def test_priorities_are_those_of_the_items_that_are_kept(policy: str) -> None:
     buffer = make_prioritized(policy)
     slots = buffer.extend(make_stream(40, seed=1))
@@ -456,7 +457,7 @@ def test_priorities_are_those_of_the_items_that_are_kept(policy: str) -> None:
     torch.testing.assert_close(priorities(buffer), expected)
 
 
-@for_each_policy
+@for_each_steady_policy
 def test_a_priority_that_comes_with_an_item_is_used_if_the_item_is_kept(
     policy: str,
 ) -> None:
@@ -472,7 +473,7 @@ def test_a_priority_that_comes_with_an_item_is_used_if_the_item_is_kept(
     torch.testing.assert_close(priorities(buffer), buffer[:]["td_error"])
 
 
-@for_each_policy
+@for_each_steady_policy
 def test_an_item_that_is_added_and_rejected_leaves_all_priorities(policy: str) -> None:
     buffer = make_prioritized(policy)
     for item in make_stream(60, seed=1):
@@ -507,7 +508,7 @@ def test_transforms_act_on_samples_and_inverse_transforms_on_items(
     buffer.add(stream[0].clone())
     stored = buffer.storage[:]
     assert torch.equal(stored["observation"], stream["observation"][stored["id"]] / 2)
-    read = buffer[torch.arange(CAPACITY)]
+    read = buffer[torch.arange(len(buffer))]
     assert torch.equal(read["observation"], stored["observation"] * 2)
     sample = buffer.sample()
     assert torch.equal(sample["observation"], stream["observation"][sample["id"]])
@@ -630,7 +631,7 @@ def test_emptying_can_leave_the_write_count(policy: str) -> None:
     assert (len(buffer), buffer.write_count) == (0, 3 * CAPACITY)
 
 
-@for_each_policy
+@for_each_steady_policy
 def test_emptying_resets_priorities(policy: str) -> None:
     buffer = make_prioritized(policy)
     buffer.empty()
@@ -848,7 +849,8 @@ def test_the_posterior_notices_writes_by_other_means(
     assert_in_step(buffer)
 
 
-@for_each_policy
+# TorchRL replaces the entry of a full memory only.
+@for_each_steady_policy
 def test_an_entry_that_is_replaced_whole_is_the_one_that_is_used(policy: str) -> None:
     buffer = filled(policy)
     stream = make_stream(60, seed=3)
@@ -863,7 +865,7 @@ def test_an_entry_that_is_replaced_whole_is_the_one_that_is_used(policy: str) ->
         assert_in_step(buffer)
 
 
-@for_each_policy
+@for_each_steady_policy
 def test_an_update_of_slots_that_were_rewritten_is_refused(policy: str) -> None:
     buffer = filled(policy)
     sample = sample_of(buffer, list(range(CAPACITY)))
@@ -920,7 +922,7 @@ def make_agent() -> TensorDictSequential:
 
 
 def collector_options(policy: str) -> dict[str, Any]:
-    if policy == "cbrs":
+    if policy in ("cbrs", "coreset"):
         return {"target_key": "action", "num_classes": 2}
     if policy in INFORMATION:
         return {"target_key": ("next", "reward"), "num_classes": None}
