@@ -78,16 +78,23 @@ class RunFolder:
     def check(self, config: ExperimentConfig) -> None:
         """Refuse to continue a run with other settings.
 
+        A setting that did not exist when the run was started has its default.
+
         Raises:
             RunError: naming the setting.
         """
         if not (self.path / "config.json").exists():
             raise RunError(f"there is no run to resume in {self.path}")
-        saved = self.read("config.json")
+        found = self.read("config.json")
+        if not isinstance(found, dict):
+            raise RunError(
+                f"{self.path / 'config.json'} is damaged: expected settings by name"
+            )
+        saved = {**ExperimentConfig().as_dict(), **found}
         for name, value in config.as_dict().items():
-            if name not in _FREE and saved.get(name) != value:
+            if name not in _FREE and saved[name] != value:
                 raise RunError(
-                    f"cannot resume a run with {name}={saved.get(name)!r} as one with "
+                    f"cannot resume a run with {name}={saved[name]!r} as one with "
                     f"{name}={value!r}"
                 )
 

@@ -90,7 +90,8 @@ class ReLUTangentKernel:
 
 
 def _flat(inputs: Tensor) -> Tensor:
-    return inputs.flatten(start_dim=1).double()
+    # Inputs of a single number may come without a dimension of their own.
+    return inputs.unsqueeze(-1).flatten(start_dim=1).double()
 
 
 def _scaled(inputs: Tensor, norms: Tensor) -> Tensor:

@@ -132,6 +132,15 @@ def test_zeros_have_nothing_in_common_with_anything() -> None:
     assert kernel[0, 2] > 0
 
 
+def test_inputs_may_be_single_numbers() -> None:
+    numbers = torch.tensor([2.0, -1.0, 0.0])
+    kernel = ReLUTangentKernel()
+    assert torch.equal(
+        kernel(numbers, numbers), kernel(numbers[:, None], numbers[:, None])
+    )
+    assert kernel(numbers[:0], numbers).shape == (0, 3)
+
+
 def test_no_input_is_no_kernel() -> None:
     assert ReLUTangentKernel()(inputs(0, 3), inputs(2, 3)).shape == (0, 2)
 

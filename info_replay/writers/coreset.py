@@ -39,7 +39,8 @@ class CoresetWriter(RegroupingWriter):
     stands in for the network; it needs no training of its own and does not change, so
     coresets of different times can be compared.
 
-    The method is defined by batches: what is kept depends on their size.
+    The method is defined by batches: what is kept depends on their size. One of more
+    than 1024 items counts as several.
 
     Args:
         num_classes: labels are 0 to ``num_classes - 1``.
@@ -112,8 +113,14 @@ class CoresetWriter(RegroupingWriter):
 
     def _check(self, data: TensorDictBase) -> None:
         inputs, labels = self._read(data)
-        total, classes = to_host(inputs.double().sum(), labels)
-        self._refuse(inputs, classes, finite=bool(np.isfinite(total)))
+        kernels = [
+            torch.isfinite(self._flat_kernel(inputs[block])).all()
+            for block in self._blocks(len(inputs))
+        ]
+        self._refuse(
+            inputs,
+            *to_host(torch.isfinite(inputs).all(), torch.stack(kernels).all(), labels),
+        )
 
     def _read(self, data: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Inputs and labels on the storage's device."""
@@ -124,28 +131,52 @@ class CoresetWriter(RegroupingWriter):
         device = self.slots.device
         return inputs.detach().to(device), labels.to(device)
 
-    def _refuse(self, inputs: Tensor, labels: NDArray[Any], *, finite: bool) -> None:
+    def _refuse(
+        self,
+        inputs: Tensor,
+        inputs_finite: NDArray[Any],
+        kernel_finite: NDArray[Any],
+        labels: NDArray[Any],
+    ) -> None:
         refuse_labels(labels, self.num_classes, self.target_key)
-        if not finite:
+        if not inputs_finite:
             refuse_infinite(inputs, self.observation_key)
+        if not kernel_finite:
             raise ValueError(
-                f"the kernel of entry {self.observation_key!r} must be finite"
+                f"the kernel of entry {self.observation_key!r} must be finite, got "
+                "values that are not"
             )
 
     def _compress(self, data: TensorDictBase, weights: NDArray[np.float64]) -> Places:
         """Rows of a coreset of weighted items."""
         inputs, labels = self._read(data)
         count = len(labels)
-        flat, classes = to_host(self.kernel(inputs, inputs).flatten(), labels)
-        self._refuse(inputs, classes, finite=bool(np.isfinite(flat).all()))
+        finite, flat, classes = to_host(
+            torch.isfinite(inputs).all(), self._flat_kernel(inputs), labels
+        )
+        self._refuse(inputs, finite, np.isfinite(flat).all(), classes)
         return select_coreset(
-            flat.reshape(count, count).astype(np.float64),
+            flat.reshape(count, count),
             classes.astype(np.int64),
             weights,
             self.slots.capacity // self.parts,
             self.num_classes,
             regularization=self.regularization,
         ).indices
+
+    def _flat_kernel(self, inputs: Tensor) -> Tensor:
+        """The kernel of inputs, row by row; refuses what is none by its form."""
+        kernel = self.kernel(inputs, inputs)
+        if not isinstance(kernel, Tensor) or kernel.is_complex():
+            found = getattr(kernel, "dtype", type(kernel).__name__)
+            raise TypeError(f"kernel must return a tensor of real numbers, got {found}")
+        count = len(inputs)
+        if kernel.shape != (count, count) or kernel.device != inputs.device:
+            raise ValueError(
+                f"kernel must return the shape ({count}, {count}) on {inputs.device} "
+                f"for {count} inputs, got {tuple(kernel.shape)} on {kernel.device}"
+            )
+        return kernel.detach().double().flatten()
 
     def _regroup(self, data: TensorDictBase) -> Regrouping:
         size = len(self.slots)

@@ -46,7 +46,7 @@ def make_memory(
     sampler: SubsetSampler | None = None,
 ) -> SelectiveReplayBuffer:
     options: dict[str, Any] = {}
-    if policy == "cbrs" or policy.startswith("info"):
+    if policy in ("cbrs", "coreset") or policy.startswith("info"):
         options["num_classes"] = num_classes
     if policy == "gss":
         options["gradients"] = len  # until there is a network; see make_agent

@@ -122,6 +122,7 @@ NAN = float("nan")
                 "capacity",
                 "gss_group_size",
                 "gss_groups",
+                "coreset_parts",
                 "steps",
                 "threads",
             )
@@ -166,7 +167,7 @@ def test_a_wrong_value_is_refused_with_what_was_expected(
         ExperimentConfig(**{name: value})
 
 
-@pytest.mark.parametrize("policy", ["cbrs", "wrs"])
+@pytest.mark.parametrize("policy", ["cbrs", "wrs", "coreset"])
 def test_policies_of_classes_are_refused_for_regression(policy: str) -> None:
     with pytest.raises(ValueError, match=f"'{policy}'.*SplitDiabetes has none"):
         ExperimentConfig.preset("SplitDiabetes", policy=policy)
@@ -198,3 +199,13 @@ def test_the_best_device_there_is_is_chosen(monkeypatch: pytest.MonkeyPatch) -> 
 def test_batch_normalisation_needs_two_samples(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} must be at least 2.*got 1"):
         ExperimentConfig(network="resnet18", **{name: 1})
+
+
+def test_a_memory_of_coresets_has_a_slot_for_each() -> None:
+    ExperimentConfig(policy="coreset", capacity=12, coreset_parts=12)
+    with pytest.raises(
+        ValueError, match="capacity must be at least coreset_parts=13, got 12"
+    ):
+        ExperimentConfig(policy="coreset", capacity=12, coreset_parts=13)
+    # Other policies do not look at it.
+    ExperimentConfig(policy="rs", capacity=12, coreset_parts=13)

@@ -60,6 +60,7 @@ def run_in_parts(config: ExperimentConfig, path: Path, stops: list[int]) -> None
         {"policy": "cbrs"},
         {"policy": "gss"},
         {"policy": "fss-clust"},
+        {"policy": "coreset"},
         {"policy": "infogs"},
         {"policy": "infogs-rs"},
         {"policy": "infors"},
@@ -78,6 +79,21 @@ def test_an_interrupted_run_goes_on_to_the_bit(
     stops = sorted({1, 2, steps // 2 + 1, steps})
     run_in_parts(config, tmp_path / "parts", stops)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_run_from_before_a_setting_existed_goes_on_to_the_bit(
+    tmp_path: Path,
+) -> None:
+    config = small(policy="rs", steps=10)
+    finish(config, tmp_path / "whole")
+    path = tmp_path / "old"
+    with pytest.raises(KeyboardInterrupt):
+        Experiment(config, RunFolder(path)).run(stop_at(4))
+    settings = RunFolder(path).read("config.json")
+    del settings["coreset_parts"]
+    RunFolder(path).write("config.json", settings)
+    Experiment(config, RunFolder(path), resume=True).run()
+    assert outcome(path) == outcome(tmp_path / "whole")
 
 
 PLACES: dict[str, Callable[[Experiment], tuple[Any, str]]] = {

@@ -77,6 +77,35 @@ def test_what_does_not_touch_the_result_may_change(
     folder.check(ExperimentConfig(**{**CONFIG.as_dict(), name: value}))
 
 
+def forget(folder: RunFolder, *names: str) -> None:
+    """Let the run have been started before settings existed."""
+    settings = folder.read("config.json")
+    for name in names:
+        del settings[name]
+    folder.write("config.json", settings)
+
+
+def test_a_setting_that_a_run_does_not_know_yet_has_its_default(
+    folder: RunFolder,
+) -> None:
+    forget(folder, "coreset_parts", "validation", "decay")
+    before = (folder.path / "config.json").read_bytes()
+    folder.check(CONFIG)
+    for name, was, now in (("coreset_parts", 10, 5), ("validation", False, True)):
+        other = ExperimentConfig(**{**CONFIG.as_dict(), name: now})
+        with pytest.raises(RunError, match=rf"{name}={was!r} as one with {name}={now}"):
+            folder.check(other)
+    assert (folder.path / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["3", "[]", "null"])
+def test_settings_without_names_are_damaged(folder: RunFolder, content: str) -> None:
+    path = folder.path / "config.json"
+    path.write_text(content)
+    with pytest.raises(RunError, match=f"{path} is damaged: expected settings by name"):
+        folder.check(CONFIG)
+
+
 def test_no_run_cannot_go_on(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=f"there is no run to resume in {tmp_path}"):
         RunFolder(tmp_path).check(CONFIG)

@@ -28,6 +28,7 @@ POLICIES = (
     "infogs-rs",
     "infors",
     "fss-clust",
+    "coreset",
 )
 #: Those that keep a posterior, moments and features.
 INFORMATION = ("infogs", "infogs-rs", "infors")
@@ -37,11 +38,11 @@ FEATURES = (
     "fss-clust",
 )
 #: Those whose memory may shrink: priorities can't follow, and it need not be full.
-REGROUPING = ("fss-clust",)
+REGROUPING = ("fss-clust", "coreset")
 #: Those whose memory, once full, is full.
 FIXED = tuple(policy for policy in POLICIES if policy not in REGROUPING)
 #: Those that look at labels.
-LABELLED = ("cbrs", *INFORMATION)
+LABELLED = ("cbrs", *INFORMATION, "coreset")
 
 CAPACITY, WIDTH, CLASSES, BATCH = 16, 5, 4, 6
 
@@ -91,6 +92,8 @@ def policy_options(policy: str) -> dict[str, Any]:
         options["num_classes"] = CLASSES
     if policy == "gss":
         options.update(gradients=linear_gradients, group_size=3, groups=1)
+    if policy == "coreset":
+        options["parts"] = 2
     if policy.startswith("infogs"):
         options.update(gamma=-1.0, gamma_learnability=-2.0)
     return options

@@ -443,6 +443,19 @@ def test_distances_need_one_transfer_and_one_more_if_the_memory_overflows(
 
 
 @on_each_machine
+def test_a_coreset_needs_one_transfer_for_the_batch_and_one_for_a_merge(
+    machine: str,
+) -> None:
+    run = run_on(machine, "coreset")
+    assert [run[name].calls for name in ("fill", "fill to the brim")] == [1, 1]
+    # Two parts are the memory; a third one makes two of them merge.
+    offers = ("extend", "extend again", "add")
+    assert [run[name].calls for name in offers] == [2, 2, 2]
+    others = ("write back while filling", "write back", "sample")
+    assert [run[name].calls for name in others] == [0, 0, 0]
+
+
+@on_each_machine
 @in_both_forms
 @for_each_information_policy
 def test_filling_and_writing_back_need_one_transfer(

@@ -150,7 +150,7 @@ def test_decisions_do_not_depend_on_the_storage(policy: str, storage: str) -> No
     assert_holds_items_of(buffer, stream)
 
 
-@for_each_policy
+@for_each_fixed_policy
 def test_items_of_a_prefilled_storage_count_as_the_first_of_the_stream(
     policy: str,
 ) -> None:
@@ -870,7 +870,7 @@ def test_an_entry_that_is_replaced_whole_is_the_one_that_is_used(policy: str) ->
         assert_in_step(buffer)
 
 
-@for_each_policy
+@for_each_fixed_policy
 def test_an_update_of_slots_that_were_rewritten_is_refused(policy: str) -> None:
     buffer = filled(policy)
     sample = sample_of(buffer, list(range(len(buffer))))
@@ -930,7 +930,7 @@ def make_agent() -> TensorDictSequential:
 
 
 def collector_options(policy: str) -> dict[str, Any]:
-    if policy == "cbrs":
+    if policy in ("cbrs", "coreset"):
         return {"target_key": "action", "num_classes": 2}
     if policy in INFORMATION:
         return {"target_key": ("next", "reward"), "num_classes": None}

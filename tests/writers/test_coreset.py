@@ -1,0 +1,680 @@
+"""Coresets of a stream are those of the algorithm written out, batch by batch."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+from torch import Tensor
+from torchrl.data import (
+    LazyMemmapStorage,
+    LazyTensorStorage,
+    ListStorage,
+    PrioritizedSampler,
+    RandomSampler,
+    SamplerWithoutReplacement,
+    TensorStorage,
+)
+
+from info_replay import CoresetWriter, SelectiveReplayBuffer
+from info_replay.kernels import ReLUTangentKernel
+from info_replay.writers import coreset
+from tests.bilevel import Array, BilevelProblem
+
+from .reference import kept_ids
+
+CLASSES, REGULARIZATION = 3, 1e-2
+#: Part by which a choice must be better than the next best to say anything.
+CLEAR = 1e-6
+
+Kernel = Callable[[Tensor, Tensor], Tensor]
+
+
+def make_stream(count: int, *, seed: int = 0) -> TensorDict:
+    """Noisy clusters, one a class."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(CLASSES, (count,), generator=generator)
+    noise = torch.randn(count, 4, generator=generator, dtype=torch.float64)
+    return TensorDict(
+        {
+            "id": torch.arange(count),
+            "observation": 2 * torch.eye(4, dtype=torch.float64)[labels] + noise,
+            "target": labels,
+        },
+        batch_size=[count],
+    )
+
+
+def gaussian(left: Tensor, right: Tensor) -> Tensor:
+    return (-torch.cdist(left, right).square() / 6).exp()
+
+
+def make_buffer(
+    capacity: int = 8,
+    parts: int = 2,
+    *,
+    storage: Any = None,
+    sampler: Any = None,
+    **options: Any,
+) -> SelectiveReplayBuffer:
+    writer = CoresetWriter(
+        CLASSES, parts=parts, **{"regularization": REGULARIZATION, **options}
+    )
+    return SelectiveReplayBuffer(
+        None if storage is not None else capacity,
+        writer=writer,
+        storage=storage,
+        sampler=sampler,
+        batch_size=4,
+        generator=torch.Generator().manual_seed(0),
+    )
+
+
+def parts_of(buffer: SelectiveReplayBuffer) -> list[tuple[int, list[int]]]:
+    """Batches that each part stands for, and its items, from the oldest part on."""
+    state = buffer.writer.state_dict()["policy"]
+    ids, part_of = kept_ids(buffer), state["part_of"].tolist()[: len(buffer)]
+    counts = [count for count in state["counts"].tolist() if count]
+    assert set(part_of) <= set(range(len(counts)))
+    return [
+        (count, sorted(i for i, p in zip(ids, part_of, strict=True) if p == place))
+        for place, count in enumerate(counts)
+    ]
+
+
+def assert_slots_hold(
+    buffer: SelectiveReplayBuffer, batch: TensorDict, slots: Tensor
+) -> None:
+    """Items with a slot are in it, whole; the others are nowhere in the memory."""
+    memory, kept = buffer[:], slots >= 0
+    for key in batch.keys(True, True):
+        assert torch.equal(memory[key][slots[kept]], batch[key][kept])
+    absent = set(batch["id"][~kept].tolist())
+    assert not absent & set(memory["id"].tolist())
+
+
+# -- the algorithm, written out -------------------------------------------------------
+
+
+class Reference:
+    """The streaming algorithm with lists of items and dense Hessians."""
+
+    def __init__(
+        self,
+        stream: TensorDict,
+        capacity: int,
+        parts: int,
+        kernel: Kernel,
+        regularization: float = REGULARIZATION,
+    ) -> None:
+        inputs = stream["observation"]
+        self.kernel: Array = kernel(inputs, inputs).numpy()
+        self.labels = stream["target"].numpy()
+        self.size, self.parts = capacity // parts, parts
+        self.regularization = regularization
+        self.memory: list[tuple[int, list[int]]] = []  # batches and items of each part
+        self.closest = np.inf  # by how much a choice was ever better than the next best
+
+    def offer(self, batch: list[int]) -> None:
+        self.memory.append((1, self.compress(batch, [1.0] * len(batch))))
+        if len(self.memory) <= self.parts:
+            return
+        place = self.pair()
+        (older, first), (newer, second) = self.memory[place : place + 2]
+        weights = [older / len(first)] * len(first) + [newer / len(second)] * len(
+            second
+        )
+        merged = (older + newer, self.compress(first + second, weights))
+        self.memory[place : place + 2] = [merged]
+
+    def pair(self) -> int:
+        """The place of the first of the two neighbours that are merged."""
+        counts = [count for count, _ in self.memory]
+        last_old = len(counts) - 2
+        if last_old == 0 or counts[last_old] < counts[last_old - 1]:
+            return last_old  # it takes in the new batch until it has caught up
+        equal = [
+            (counts[place], place)
+            for place in range(len(counts) - 1)
+            if counts[place] == counts[place + 1]
+        ]
+        return min(equal)[1]
+
+    def compress(self, items: list[int], weights: list[float]) -> list[int]:
+        if len(items) <= self.size:
+            return sorted(items)
+        problem = BilevelProblem(
+            self.kernel[np.ix_(items, items)],
+            self.labels[items],
+            np.array(weights),
+            CLASSES,
+            self.regularization,
+        )
+        chosen: list[int] = []
+        while len(chosen) < self.size:
+            gradients = problem.gradients(chosen)
+            gradients[chosen] = np.inf
+            best, next_best = np.sort(gradients)[:2]
+            self.closest = min(self.closest, (next_best - best) / abs(best))
+            chosen.append(int(np.argmin(gradients)))
+        return sorted(items[place] for place in chosen)
+
+
+@pytest.mark.parametrize("kernel", [ReLUTangentKernel(), gaussian], ids=["relu", "own"])
+@pytest.mark.parametrize(
+    ("capacity", "parts", "sizes"),
+    [
+        (4, 1, [6] * 5),
+        (6, 2, [7] * 7),
+        (7, 2, [8] * 6),  # a slot stays free
+        (6, 3, [6] * 9),
+        (8, 4, [5] * 12),
+        (10, 5, [4] * 14),
+        (9, 3, [2] * 9),  # batches smaller than a part: some merges keep all
+        (8, 2, [1, 9, 3, 6, 1, 1, 8]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_batch_leaves_what_the_algorithm_written_out_leaves(
+    seed: int, capacity: int, parts: int, sizes: list[int], kernel: Kernel
+) -> None:
+    stream = make_stream(sum(sizes), seed=seed)
+    reference = Reference(stream, capacity, parts, kernel)
+    buffer = make_buffer(capacity, parts, kernel=kernel)
+    for batch in stream.split(sizes):
+        slots = buffer.extend(batch)
+        reference.offer(batch["id"].tolist())
+        assert reference.closest > CLEAR
+        assert parts_of(buffer) == reference.memory
+        assert_slots_hold(buffer, batch, slots)
+        assert len(buffer) <= capacity
+
+
+def test_parts_stand_for_batches_as_a_counter_carries() -> None:
+    buffer = make_buffer(6, 3)
+    found = []
+    for batch in make_stream(50).split(5):
+        buffer.extend(batch)
+        found.append([count for count, _ in parts_of(buffer)])
+    assert found == [
+        [1],
+        [1, 1],
+        [1, 1, 1],
+        [2, 1, 1],
+        [2, 2, 1],
+        [2, 2, 2],
+        [4, 2, 1],
+        [4, 2, 2],
+        [4, 4, 1],
+        [4, 4, 2],
+    ]
+
+
+def test_parts_may_be_single_items() -> None:
+    stream = make_stream(40)
+    buffer = make_buffer(3, 3)
+    for batch in stream.split(4):
+        slots = buffer.extend(batch)
+        assert_slots_hold(buffer, batch, slots)
+        assert all(len(items) == 1 for _, items in parts_of(buffer))
+    # Each from the batches that its part stands for.
+    (first, [oldest]), (second, [middle]), (third, [newest]) = parts_of(buffer)
+    assert (first, second, third) == (4, 4, 2)
+    assert oldest < 16 <= middle < 32 <= newest
+
+
+def test_single_items_are_batches_of_one() -> None:
+    stream = make_stream(12)
+    one_by_one, batches = make_buffer(), make_buffer()
+    for item in stream:
+        one_by_one.add(item.clone())
+        batches.extend(item.unsqueeze(0).clone())
+    assert parts_of(one_by_one) == parts_of(batches)
+    assert one_by_one.write_count == 12
+
+
+@pytest.mark.parametrize("shape", [(), (1,)], ids=str)
+def test_an_input_may_be_a_single_number(shape: tuple[int, ...]) -> None:
+    """Of one direction are all numbers of one sign; a label is learnt from once."""
+    batch = TensorDict(
+        {
+            "id": torch.arange(6),
+            "observation": torch.tensor([1.0, 2, 3, -1, -2, -3]).reshape(-1, *shape),
+            "target": torch.tensor([0, 0, 0, 1, 1, 1]),
+        },
+        batch_size=[6],
+    )
+    buffer = make_buffer(2, 1)
+    buffer.extend(batch)
+    assert kept_ids(buffer) == [0, 3]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_rare_class_is_kept(seed: int) -> None:
+    """Two in three memories of 12 random items would miss it."""
+    stream = make_stream(400, seed=seed)
+    rare = stream["target"] == 2
+    stream = stream[~rare | (rare.cumsum(0) % 13 == 0)]
+    share = float((stream["target"] == 2).float().mean())
+    assert (1 - share) ** 12 > 0.6
+    buffer = make_buffer(12, 3)
+    for batch in stream.split(40):
+        buffer.extend(batch)
+    assert 2 in buffer[:]["target"]
+
+
+# -- batches of several blocks --------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [5, 6, 13, 40])
+def test_blocks_of_a_batch_are_batches_of_their_own(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coreset, "_BLOCK", 5)
+    stream = make_stream(60 + count)
+    whole, cut = make_buffer(9, 3), make_buffer(9, 3)
+    for buffer in (whole, cut):
+        buffer.extend(stream[:5])
+    batch = stream[5 : 5 + count]
+    slots = whole.extend(batch)
+    for block in batch.split(5):
+        cut.extend(block)
+    assert parts_of(whole) == parts_of(cut)
+    assert_slots_hold(whole, batch, slots)
+    assert whole.write_count == cut.write_count == 5 + count
+
+
+# -- the memory and its samples -------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", [RandomSampler, SamplerWithoutReplacement])
+def test_samples_follow_a_memory_that_shrinks_and_grows(
+    sampler: Callable[[], Any],
+) -> None:
+    stream = make_stream(90)
+    buffer = make_buffer(9, 3, sampler=sampler())
+    lengths = set()
+    for batch in stream.split([7, 1, 6, 1, 1, 1, 13, 2, 1, 1, 1, 30, 25]):
+        buffer.extend(batch)
+        lengths.add(len(buffer))
+        memory = set(kept_ids(buffer))
+        for _ in range(5):
+            sample = buffer.sample()
+            assert set(sample["id"].tolist()) <= memory
+            assert torch.equal(
+                sample["observation"], stream["observation"][sample["id"]]
+            )
+    assert len(lengths) > 3
+
+
+def test_a_sample_of_an_item_that_moved_or_went_is_stale() -> None:
+    buffer = make_buffer(8, 2)
+    stream = make_stream(60)
+    for batch in stream.split(6):
+        before = kept_ids(buffer)
+        index = torch.arange(len(before))
+        generations = buffer.writer.generations_of(index)
+        buffer.extend(batch)
+        after = kept_ids(buffer) + [-1] * len(before)
+        same = buffer.writer.generations_of(index) == generations
+        expected = [one == other for one, other in zip(before, after, strict=False)]
+        assert same.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "storage", [LazyTensorStorage, LazyMemmapStorage], ids=lambda kind: kind.__name__
+)
+def test_entries_may_be_nested(storage: Callable[[int], Any]) -> None:
+    stream = make_stream(50)
+    nested = TensorDict(
+        {
+            "id": stream["id"],
+            "input": TensorDict({"image": stream["observation"]}, batch_size=[50]),
+            "next": TensorDict({"label": stream["target"]}, batch_size=[50]),
+        },
+        batch_size=[50],
+    )
+    plain = make_buffer()
+    keys: dict[str, Any] = {
+        "observation_key": ("input", "image"),
+        "target_key": ("next", "label"),
+    }
+    buffer = make_buffer(storage=storage(8), **keys)
+    for batch, same in zip(stream.split(6), nested.split(6), strict=True):
+        slots = buffer.extend(same)
+        assert torch.equal(slots, plain.extend(batch))
+        assert_slots_hold(buffer, same, slots)
+    assert parts_of(buffer) == parts_of(plain)
+
+
+def test_a_sampler_with_priorities_is_refused() -> None:
+    with pytest.raises(ValueError, match="CoresetWriter .* PrioritizedSampler cannot"):
+        make_buffer(sampler=PrioritizedSampler(8, alpha=1.0, beta=1.0))
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(7, [3, 2, 2]), (6, [3, 2, 1]), (3, [3]), (1, [1])]
+)
+def test_items_that_a_storage_brings_along_are_divided_into_parts(
+    count: int, sizes: list[int]
+) -> None:
+    stream = make_stream(60)
+    buffer = make_buffer(7, 3, storage=TensorStorage(stream[:7].clone()))
+    buffer.storage._len = count
+    assert (len(buffer), buffer.write_count) == (count, 0)
+    batch = stream[7:12]
+    slots = buffer.extend(batch)
+    assert_slots_hold(buffer, batch, slots)
+    found = parts_of(buffer)
+    if len(sizes) < 3:
+        assert found[:-1] == [(1, list(range(count)))]
+    else:
+        assert [number for number, _ in found] == [2, 1, 1]
+        assert set(found[0][1]) < set(range(5))
+        assert found[1][1] == list(range(5, count))
+    for rest in stream[12:].split(6):
+        buffer.extend(rest)
+        assert len(buffer) <= 7
+
+
+def test_bad_items_that_a_storage_brings_along_are_refused() -> None:
+    brought = spoilt(make_stream(7), "target", CLASSES)
+    buffer = make_buffer(7, 3, storage=TensorStorage(brought))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="from 0 to 2, got 3 for item 5"):
+            buffer.extend(make_stream(5, seed=1))
+    assert kept_ids(buffer) == list(range(7))
+    assert buffer.write_count == 0
+
+
+# -- restarts -------------------------------------------------------------------------
+
+
+def restored(buffer: SelectiveReplayBuffer, way: str, path: Path) -> Any:
+    if way == "pickle":
+        return pickle.loads(pickle.dumps(buffer))
+    other = make_buffer(9, 3)
+    other.extend(make_stream(20, seed=5))  # to be forgotten
+    if way == "dumps":
+        buffer.dumps(path)
+        other.loads(path)
+    else:
+        torch.save(buffer.state_dict(), path / "state.pt")
+        other.load_state_dict(torch.load(path / "state.pt", weights_only=True))
+    return other
+
+
+@pytest.mark.parametrize("way", ["state_dict", "dumps", "pickle"])
+@pytest.mark.parametrize("stop", [1, 3, 4, 9])
+def test_a_restart_goes_on_to_the_bit(way: str, stop: int, tmp_path: Path) -> None:
+    batches = make_stream(84).split(6)
+    buffer = make_buffer(9, 3)
+    for batch in batches[:stop]:
+        buffer.extend(batch)
+    other = restored(buffer, way, tmp_path)
+    assert parts_of(buffer) == parts_of(other)
+    for batch in batches[stop:]:
+        assert torch.equal(buffer.extend(batch), other.extend(batch))
+        assert parts_of(buffer) == parts_of(other)
+        assert torch.equal(buffer.sample()["id"], other.sample()["id"])
+    assert buffer.write_count == other.write_count == 84
+    assert buffer.reservoir_count == other.reservoir_count
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_classes", 4), ("parts", 4)])
+def test_a_state_of_other_settings_is_refused(name: str, value: int) -> None:
+    buffer = make_buffer(8, 2)
+    other = SelectiveReplayBuffer(
+        8, writer=CoresetWriter(**{"num_classes": CLASSES, "parts": 2, name: value})
+    )
+    buffer.extend(make_stream(6))
+    with pytest.raises(ValueError, match=f"{name}={value} into one with {name}="):
+        buffer.load_state_dict(other.state_dict())
+    assert len(buffer) == 4
+
+
+def test_an_emptied_memory_starts_anew() -> None:
+    buffer, fresh = make_buffer(9, 3), make_buffer(9, 3)
+    for batch in make_stream(60, seed=1).split(7):
+        buffer.extend(batch)
+    buffer.empty()
+    assert parts_of(buffer) == []
+    assert (len(buffer), buffer.write_count, buffer.reservoir_count) == (0, 0, 0)
+    for batch in make_stream(60).split(7):
+        assert torch.equal(buffer.extend(batch), fresh.extend(batch))
+    assert parts_of(buffer) == parts_of(fresh)
+
+
+# -- bad input ------------------------------------------------------------------------
+
+
+def copied(buffer: SelectiveReplayBuffer) -> SelectiveReplayBuffer:
+    """A copy with a good kernel."""
+    kernel, buffer.writer.kernel = buffer.writer.kernel, ReLUTangentKernel()
+    twin: SelectiveReplayBuffer = pickle.loads(pickle.dumps(buffer))
+    buffer.writer.kernel = kernel
+    return twin
+
+
+def assert_refused(
+    buffer: SelectiveReplayBuffer,
+    batch: TensorDict,
+    error: type[Exception],
+    message: str,
+) -> None:
+    """The batch is refused, and the memory goes on as if it had not come."""
+    writer = buffer.writer
+    twin = copied(buffer)
+    before = (parts_of(buffer), writer.state_dict()["counters"])
+    with pytest.raises(error, match=message):
+        buffer.extend(batch)
+    assert (parts_of(buffer), writer.state_dict()["counters"]) == before
+    writer.kernel = twin.writer.kernel
+    for rest in make_stream(40, seed=3).split(6):
+        assert torch.equal(buffer.extend(rest), twin.extend(rest))
+    assert torch.equal(buffer[:]["observation"], twin[:]["observation"])
+
+
+def spoilt(batch: TensorDict, key: str, value: float) -> TensorDict:
+    batch[key][-2] = value
+    return batch
+
+
+BATCHES: dict[str, tuple[Callable[[TensorDict], TensorDict], type[Exception], str]] = {
+    "label too large": (
+        lambda batch: spoilt(batch, "target", CLASSES),
+        ValueError,
+        r"'target' .* from 0 to 2, got 3.* for item 5",
+    ),
+    "label below 0": (
+        lambda batch: spoilt(batch, "target", -1),
+        ValueError,
+        r"'target' .* from 0 to 2, got -1.* for item 5",
+    ),
+    "labels that are no whole numbers": (
+        lambda batch: batch.set("target", batch["target"].float()),
+        TypeError,
+        r"'target' must .*float32",
+    ),
+    "two labels an item": (
+        lambda batch: batch.set("target", batch["target"][:, None].repeat(1, 2)),
+        ValueError,
+        r"'target' must .*\(.*2.*\)",
+    ),
+    "no input": (lambda batch: batch.exclude("observation"), KeyError, "'observation'"),
+    "no label": (lambda batch: batch.exclude("target"), KeyError, "'target'"),
+    "NaN": (
+        lambda batch: spoilt(batch, "observation", np.nan),
+        ValueError,
+        "'observation' must be finite, got nan for item 5",
+    ),
+    "infinity": (
+        lambda batch: spoilt(batch, "observation", -np.inf),
+        ValueError,
+        "'observation' must be finite, got -inf for item 5",
+    ),
+    "nothing": (lambda batch: batch[:0], ValueError, "at least one item"),
+}
+
+
+@pytest.fixture(params=[1024, 3], ids=["one block", "several blocks"])
+def blocks(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[int]:
+    monkeypatch.setattr(coreset, "_BLOCK", request.param)
+    return request.param
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("seen", [0, 1, 5])
+@pytest.mark.parametrize("kind", BATCHES)
+def test_a_bad_batch_is_refused_and_leaves_no_trace(kind: str, seen: int) -> None:
+    spoil, error, message = BATCHES[kind]
+    buffer = make_buffer()
+    for number in range(seen):
+        buffer.extend(make_stream(6, seed=10 + number))
+    assert_refused(buffer, spoil(make_stream(7)), error, message)
+
+
+@pytest.mark.usefixtures("blocks")
+def test_a_kernel_that_ignores_an_input_does_not_hide_it() -> None:
+    buffer = make_buffer(kernel=constant)
+    batch = spoilt(make_stream(7), "observation", np.nan)
+    assert_refused(buffer, batch, ValueError, "'observation' must be finite, got nan")
+
+
+def constant(left: Tensor, right: Tensor) -> Tensor:
+    return torch.ones(len(left), len(right))
+
+
+def infinite(left: Tensor, right: Tensor) -> Tensor:
+    return gaussian(left, right).where(left[:, :1] < 1e3, torch.inf)
+
+
+def too_wide(left: Tensor, right: Tensor) -> Tensor:
+    return torch.ones(len(left), len(right) + 1)
+
+
+def flat(left: Tensor, right: Tensor) -> Tensor:
+    return gaussian(left, right).flatten()
+
+
+def elsewhere(left: Tensor, right: Tensor) -> Tensor:
+    return gaussian(left, right).to("meta")
+
+
+def an_array(left: Tensor, right: Tensor) -> Any:
+    return gaussian(left, right).numpy()
+
+
+def complex_numbers(left: Tensor, right: Tensor) -> Tensor:
+    return gaussian(left, right).to(torch.complex64)
+
+
+KERNELS: list[tuple[Any, type[Exception], str]] = [
+    (infinite, ValueError, "kernel of entry 'observation' must be finite"),
+    (too_wide, ValueError, r"kernel must return the shape \((\d), \1\) on cpu.*, got"),
+    (flat, ValueError, r"kernel must return the shape .*, got \(\d+,\) on cpu"),
+    (elsewhere, ValueError, r"kernel must return .* on cpu .* on meta"),
+    (an_array, TypeError, "kernel must return a tensor of real numbers, got float64"),
+    (complex_numbers, TypeError, "a tensor of real numbers, got torch.complex64"),
+]
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("seen", [0, 5])
+@pytest.mark.parametrize(
+    ("kernel", "error", "message"), KERNELS, ids=[each[0].__name__ for each in KERNELS]
+)
+def test_what_is_no_kernel_is_refused_and_leaves_no_trace(
+    kernel: Any, error: type[Exception], message: str, seen: int
+) -> None:
+    buffer = make_buffer()
+    for number in range(seen):
+        buffer.extend(make_stream(6, seed=10 + number))
+    buffer.writer.kernel = kernel
+    batch = spoilt(make_stream(7), "observation", 1e4)
+    assert_refused(buffer, batch, error, message)
+
+
+def test_a_kernel_that_fails_when_parts_are_merged_leaves_no_trace() -> None:
+    calls = []
+
+    def failing(left: Tensor, right: Tensor) -> Tensor:
+        calls.append(len(left))
+        return gaussian(left, right) / (len(calls) < 2)  # infinite the second time
+
+    buffer = make_buffer()
+    for number in range(2):
+        buffer.extend(make_stream(6, seed=10 + number))
+    buffer.writer.kernel = failing
+    assert_refused(buffer, make_stream(7), ValueError, "must be finite")
+    assert calls == [7, 8]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int64], ids=str
+)
+def test_a_kernel_may_be_of_any_real_type(dtype: torch.dtype) -> None:
+    def rounded(left: Tensor, right: Tensor) -> Tensor:
+        return (8 * gaussian(left, right)).to(dtype)
+
+    buffer = make_buffer(kernel=rounded)
+    for batch in make_stream(30).split(6):
+        buffer.extend(batch)
+    assert len(buffer) == 8
+
+
+def test_a_kernel_may_know_of_gradients() -> None:
+    scale = torch.tensor(1.0, requires_grad=True)
+
+    def learnt(left: Tensor, right: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return scale * gaussian(left, right)
+
+    buffer, plain = make_buffer(kernel=learnt), make_buffer(kernel=gaussian)
+    for batch in make_stream(30).split(6):
+        assert torch.equal(buffer.extend(batch), plain.extend(batch))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_classes": 0}, ValueError, "num_classes must be at least 1, got 0"),
+        ({"num_classes": 2.0}, TypeError, "num_classes must be a whole number"),
+        ({"parts": 0}, ValueError, "parts must be at least 1, got 0"),
+        ({"parts": -2}, ValueError, "parts must be at least 1, got -2"),
+        ({"parts": 1.5}, TypeError, r"parts must be a whole number, got 1\.5"),
+        ({"parts": True}, TypeError, "parts must be a whole number, got True"),
+        ({"kernel": "rbf"}, TypeError, "kernel must be a function .*, got 'rbf'"),
+        ({"regularization": 0.0}, ValueError, r"regularization must be .* got 0\.0"),
+        ({"regularization": -1.0}, ValueError, r"regularization .* > 0, got -1\.0"),
+        ({"regularization": np.nan}, ValueError, "regularization .* got nan"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        CoresetWriter(**{"num_classes": CLASSES, **options})
+
+
+def test_a_memory_smaller_than_its_parts_is_refused() -> None:
+    with pytest.raises(ValueError, match="capacity must be at least parts=4, got 3"):
+        make_buffer(3, 4)
+    with pytest.raises(ValueError, match="capacity must be at least parts=4, got 3"):
+        make_buffer(parts=4, storage=LazyTensorStorage(3))
+    make_buffer(4, 4)
+
+
+def test_a_storage_without_slots_is_refused() -> None:
+    with pytest.raises(TypeError, match="got ListStorage"):
+        make_buffer(storage=ListStorage(8))
