@@ -8,9 +8,7 @@ in ``O(nD)`` instead of being computed anew.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Generic
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +18,9 @@ from info_replay.statistics import Statistics
 
 __all__ = ["CandidateBatch", "row_products"]
 
-# Rank-one changes after which a batch should be set up anew. Each costs digits where a
-# point of high leverage leaves a small memory; setting up costs a factorisation.
-_CHANGES = 4
+# Points that may come and go before a batch should be set up anew: those of high
+# leverage that leave a small memory cost digits, and each one makes the next dearer.
+_POINTS = 8
 
 
 class CandidateBatch(Generic[Matrix]):
@@ -49,13 +47,13 @@ class CandidateBatch(Generic[Matrix]):
         self._mean: Matrix = alike(statistics.mean, rows)
         self.leverage: Matrix = row_products(self.representation, self._lowered)
         self.residual: Matrix = self.targets - self._lowered @ self._mean
-        # The changes so far: A^-1 = A0^-1 - sum of Q G Q^T.
-        self._changes: list[tuple[Matrix, Matrix]] = []
+        self._first: tuple[Matrix, Matrix] = self.leverage, self.residual
+        self._changes: _Changes[Matrix] | None = None
 
     @property
     def is_worn(self) -> bool:
         """Whether so much has changed that rounding calls for a fresh start."""
-        return sum(len(gain) for _, gain in self._changes) >= _CHANGES
+        return self._changes is not None and len(self._changes.signs) >= _POINTS
 
     def represent(self, features: Matrix) -> Matrix:
         """Representations ``(m, D)`` of other points' features ``(m, d)``."""
@@ -67,9 +65,15 @@ class CandidateBatch(Generic[Matrix]):
         return row_products(self.residual, self.residual)
 
     def change(
-        self, representations: Matrix, targets: Matrix, signs: Sequence[float]
+        self, representations: Matrix, targets: Matrix, signs: tuple[int, ...]
     ) -> None:
         """Add points to the memory and take points out of it.
+
+        For ``A' = A + U S U^T`` the change of the inverse is ``-Q G Q^T`` with
+        ``Q = A^-1 U`` and ``G = (S + U^T Q)^-1``: leverages change by
+        ``-diag(C G C^T)`` and residuals by ``-C G r``, where ``C`` are the inner
+        products of the candidates with ``U`` and ``r`` the residuals of ``U``. All is
+        as it was before the first change, so rounding does not add up.
 
         Args:
             representations: of the points, shape ``(m, D)``: rows of this batch's, or
@@ -77,12 +81,22 @@ class CandidateBatch(Generic[Matrix]):
             targets: of the points, shape ``(m, K)``.
             signs: 1 for each point that comes, -1 for each that goes.
         """
-        directions, cross, gain, residual = self.effect(representations, targets, signs)
+        lowered = self._statistics.lower(representations)
+        residual = targets - lowered @ self._mean
+        cross = self._lowered @ representations.T
+        before: _Changes[Matrix] | None = self._changes
+        if before is not None:
+            representations = _join(before.points, representations)
+            lowered = _join(before.lowered, lowered)
+            residual = _join(before.residual, residual)
+            cross = _join(before.cross.T, cross.T).T
+            signs = (*before.signs, *signs)
+        gain = _gain(lowered @ representations.T, signs)
+        self._changes = _Changes(representations, lowered, residual, cross, gain, signs)
         weighted = cross @ gain
-        self.leverage = self.leverage - row_products(weighted, cross)
-        self.residual = self.residual - weighted @ residual
-        self._mean = self._mean + directions.T @ (gain @ residual)
-        self._changes.append((directions, gain))
+        leverage, errors = self._first
+        self.leverage = leverage - row_products(weighted, cross)
+        self.residual = errors - weighted @ residual
 
     def swap(self, row: int, representation: Matrix, target: Matrix) -> None:
         """Let a candidate take the place of a point in the memory.
@@ -99,26 +113,33 @@ class CandidateBatch(Generic[Matrix]):
             (1, -1),
         )
 
-    def effect(
-        self, representations: Matrix, targets: Matrix, signs: Sequence[float]
-    ) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-        """What :meth:`change` would do, without doing it.
+    def with_point(
+        self, representation: Matrix, target: Matrix
+    ) -> tuple[Matrix, Matrix]:
+        """What the candidates would be if a point were added, without adding it.
 
-        For ``A' = A + U S U^T`` the change of the inverse is ``-Q G Q^T`` with
-        ``Q = A^-1 U`` and ``G = (S + U^T Q)^-1``.
+        Args:
+            representation: of the point, shape ``(1, D)``, as in :meth:`change`.
+            target: of the point, shape ``(1, K)``.
 
         Returns:
-            ``Q^T`` ``(m, D)``, the inner products ``C`` of the candidates with it
-            ``(n, m)``, ``G`` ``(m, m)`` and the residuals ``r`` of the points
-            ``(m, K)``: leverages change by ``-diag(C G C^T)``, residuals by ``-C G r``.
+            Leverages ``(n,)`` and residuals ``(n, K)``.
         """
-        lowered = self._statistics.lower(representations)
-        directions = representations
-        for earlier, gain in self._changes:
-            directions = directions - ((lowered @ earlier.T) @ gain) @ earlier
-        residual = targets - lowered @ self._mean
-        cross = self._lowered @ directions.T
-        return directions, cross, _gain(lowered @ directions.T, signs), residual
+        lowered = self._statistics.lower(representation)
+        cross = self._lowered @ representation.T
+        own = lowered @ representation.T
+        residual = target - lowered @ self._mean
+        before: _Changes[Matrix] | None = self._changes
+        if before is not None:
+            weights = (lowered @ before.points.T) @ before.gain
+            cross = cross - before.cross @ weights.T
+            own = own - weights @ (before.lowered @ representation.T)
+            residual = residual - weights @ before.residual
+        weighted = cross / (1 + own)
+        return (
+            self.leverage - row_products(weighted, cross),
+            self.residual - weighted @ residual,
+        )
 
     def copy_row(self, source: int, destination: int) -> None:
         """Let one candidate become a second copy of another.
@@ -127,13 +148,18 @@ class CandidateBatch(Generic[Matrix]):
             source: row to copy.
             destination: row to overwrite.
         """
-        for tensor in (
+        matrices: list[Any] = [
+            self.targets,
             self.representation,
             self._lowered,
             self.leverage,
             self.residual,
-        ):
-            tensor[destination] = tensor[source]
+            *self._first,
+        ]
+        if self._changes is not None:
+            matrices.append(self._changes.cross)
+        for matrix in matrices:
+            matrix[destination] = matrix[source]
 
     def in_sequence(self) -> tuple[Matrix, Matrix]:
         """What each candidate meets if all before it in the batch were memorised.
@@ -169,15 +195,33 @@ def _join(above: Matrix, below: Matrix) -> Matrix:
     return torch.cat([above, below])
 
 
-def _gain(inner: Matrix, signs: Sequence[float]) -> Matrix:
+class _Changes(NamedTuple, Generic[Matrix]):
+    """Points that came and went, against the memory before the first of them.
+
+    Attributes:
+        points: representations, shape ``(m, D)``.
+        lowered: the same with the metric applied.
+        residual: of the points, shape ``(m, K)``.
+        cross: inner products of the candidates with the points, shape ``(n, m)``.
+        gain: ``G``, shape ``(m, m)``.
+        signs: 1 for each point that came, -1 for each that went.
+    """
+
+    points: Matrix
+    lowered: Matrix
+    residual: Matrix
+    cross: Matrix
+    gain: Matrix
+    signs: tuple[int, ...]
+
+
+def _gain(inner: Matrix, signs: tuple[int, ...]) -> Matrix:
     """``(S + U^T Q)^-1``; not finite, or not sensible, where there is none."""
-    if isinstance(inner, np.ndarray) and len(inner) == 2:
-        # By hand: this is most of what a swap costs otherwise.
-        (a, b), (c, d) = inner.tolist()
-        a, d = a + signs[0], d + signs[1]
-        determinant = a * d - b * c or math.nan
-        return np.array([[d, -b], [-c, a]]) / determinant
     if isinstance(inner, np.ndarray):
-        return _gain(torch.from_numpy(inner), signs).numpy()
+        inner.ravel()[:: len(inner) + 1] += signs
+        try:
+            return np.linalg.inv(inner)
+        except np.linalg.LinAlgError:
+            return np.full_like(inner, np.nan)
     inner.diagonal().add_(inner.new_tensor(signs))
     return torch.linalg.inv_ex(inner).inverse

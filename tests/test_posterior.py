@@ -25,6 +25,7 @@ from info_replay import (
     InfoReservoirReplayBuffer,
     InformationGain,
 )
+from info_replay.candidates import CandidateBatch
 from tests.reference import Memory, leave_one_out, one_hot, sequential_fill
 
 Array = NDArray[np.float64]
@@ -544,7 +545,7 @@ def test_candidates_follow_a_memory_that_changes(
         batch.change(
             posterior.statistics.represent(posterior.join(changed)),
             tensor(np.array([target for _, target in points])),
-            signs,
+            tuple(signs),
         )
     assert_leverage(batch.leverage, memory, features)
     residuals = memory.residuals(features, targets)
@@ -553,19 +554,41 @@ def test_candidates_follow_a_memory_that_changes(
 
 
 @both_forms
-def test_an_effect_is_what_a_change_would_do(form: Form) -> None:
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_asking_about_a_point_tells_what_adding_it_would_do(
+    form: Form, before: int
+) -> None:
     twin = Twin.make(form, size=6)
     features, targets = map(tensor, twin.points(4))
     batch = twin.posterior.candidates(features, targets)
-    point = batch.representation[:1], targets[:1], [1]
+    for row in range(before):
+        batch.change(batch.representation[row : row + 1], targets[row : row + 1], (1,))
     leverage, residual = batch.leverage.clone(), batch.residual.clone()
-    _, cross, gain, error = batch.effect(*point)
+    expected = batch.with_point(batch.representation[3:], targets[3:])
     assert batch.leverage.equal(leverage)
-    batch.change(*point)
-    torch.testing.assert_close(
-        batch.leverage, leverage - (cross @ gain @ cross.T).diagonal()
+    assert batch.residual.equal(residual)
+    batch.change(batch.representation[3:], targets[3:], (1,))
+    torch.testing.assert_close(batch.leverage, expected[0])
+    torch.testing.assert_close(batch.residual, expected[1])
+
+
+@both_forms
+def test_arrays_and_tensors_give_the_same_candidates(form: Form) -> None:
+    twin = Twin.make(form, size=6)
+    rows = twin.posterior.join(*map(tensor, twin.points(5)))
+    statistics = twin.posterior.statistics
+    tensors = CandidateBatch(statistics, rows)
+    arrays = CandidateBatch(statistics, rows.numpy())
+    old = twin.posterior.join(
+        tensor(twin.memory.features[:1]), tensor(twin.memory.targets[:1])
     )
-    torch.testing.assert_close(batch.residual, residual - cross @ gain @ error)
+    width = statistics.feature_dim
+    tensors.swap(2, tensors.represent(old[:, :width]), old[:, width:])
+    arrays.swap(2, arrays.represent(old.numpy()[:, :width]), old.numpy()[:, width:])
+    for name in ("leverage", "residual", "squared_error"):
+        found = getattr(arrays, name)
+        assert isinstance(found, np.ndarray)
+        assert_close(getattr(tensors, name), found)
 
 
 @both_forms
@@ -574,7 +597,7 @@ def test_a_candidate_can_become_a_copy_of_another(form: Form) -> None:
     features, targets = twin.points(4)
     batch = twin.posterior.candidates(tensor(features), tensor(targets))
     batch.copy_row(3, 0)
-    batch.change(batch.representation[1:2], tensor(targets[1:2]), [1])
+    batch.change(batch.representation[1:2], tensor(targets[1:2]), (1,))
     after = twin.memory.with_point(features[1], targets[1])
     source = [3, 1, 2, 3]
     assert_leverage(batch.leverage, after, features[source])

@@ -245,14 +245,11 @@ class _Scene:
         gained, row = torch.where(eligible, scores, -torch.inf).max(0)
         # The memory with the best item added, then each of its items left out: all
         # stays on the device, row included, until the one transfer of the round.
-        _, cross, gain, residual = batch.effect(
+        leverages, residuals = batch.with_point(
             batch.representation.index_select(0, row[None]),
             batch.targets.index_select(0, row[None]),
-            (1,),
         )
-        cross = cross[count:]
-        with_it = batch.leverage[count:] - gain[0] * cross[:, 0].square()
-        residuals = batch.residual[count:] - cross @ (gain @ residual)
+        with_it, residuals = leverages[count:], residuals[count:]
         rest = 1 - with_it
         memory = self._criterion(
             self.writer.criterion,
