@@ -90,7 +90,7 @@ class CandidateBatch(Generic[Matrix]):
             lowered = _join(before.lowered, lowered)
             residual = _join(before.residual, residual)
             cross = _join(before.cross.T, cross.T).T
-            signs = (*before.signs, *signs)
+            signs = before.signs + signs
         gain = _gain(lowered @ representations.T, signs)
         self._changes = _Changes(representations, lowered, residual, cross, gain, signs)
         weighted = cross @ gain
