@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["StreamOptions"]
+__all__ = ["StreamOptions", "is_whole"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StreamOptions:
             _check_count("batch_size", self.batch_size, " or None for single samples")
         _check_count("epochs", self.epochs)
         _check_count("imbalance", self.imbalance)
-        if self.imbalanced_task is not None and not _is_whole(self.imbalanced_task):
+        if self.imbalanced_task is not None and not is_whole(self.imbalanced_task):
             raise ValueError(
                 "imbalanced_task must be the number of a task or None, got "
                 f"{self.imbalanced_task!r}"
@@ -92,12 +92,20 @@ class StreamOptions:
         return cls(**values)
 
 
-def _is_whole(value: object) -> bool:
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, of Python or numpy; ``True`` is none.
+
+    Args:
+        value: anything.
+
+    Returns:
+        Whether it is.
+    """
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _check_count(name: str, value: object, otherwise: str = "") -> None:
-    if not _is_whole(value) or value < 1:  # type: ignore[operator]
+    if not is_whole(value) or value < 1:  # type: ignore[operator]
         raise ValueError(
             f"{name} must be a whole number of at least 1{otherwise}, got {value!r}"
         )

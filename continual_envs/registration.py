@@ -1,4 +1,4 @@
-"""The registered ids, and the function behind all of them: :func:`make_stream`."""
+"""The registered ids, and the function behind those of streams: :func:`make_stream`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ import gymnasium
 
 from continual_envs.benchmarks import BENCHMARKS
 from continual_envs.classification import ClassificationStreamEnv
+from continual_envs.control import MAX_EPISODE_STEPS
 from continual_envs.environment import StreamEnv
 from continual_envs.options import StreamOptions
 from continual_envs.regression import RegressionStreamEnv
 
-__all__ = ["IDS", "make_stream", "register_all"]
+__all__ = ["CONTROL_IDS", "IDS", "make_stream", "register_all"]
 
-#: Every registered id.
+#: Every registered id of a stream.
 IDS = [f"continual_envs/{name}-v0" for name in BENCHMARKS]
+
+_CONTROL_VARIANTS = {
+    "continual_envs/ContinualCartPole-v0": "permuted",
+    "continual_envs/ContinualCartPolePhysics-v0": "physics",
+}
+
+#: Every registered id of a sequence of control tasks.
+CONTROL_IDS = list(_CONTROL_VARIANTS)
 
 
 def make_stream(
@@ -62,4 +71,12 @@ def register_all() -> None:
                 environment_id,
                 entry_point="continual_envs.registration:make_stream",
                 kwargs={"benchmark": name},
+            )
+    for environment_id, variants in _CONTROL_VARIANTS.items():
+        if environment_id not in gymnasium.registry:
+            gymnasium.register(
+                environment_id,
+                entry_point="continual_envs.control:TaskSequenceEnv",
+                kwargs={"variants": variants},
+                max_episode_steps=MAX_EPISODE_STEPS,
             )
