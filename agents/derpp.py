@@ -17,6 +17,7 @@ from torch import Tensor
 from agents.gradients import mean_loss
 from agents.inputs import augment, scale
 from agents.networks import FeatureNetwork
+from agents.samplers import SubsetSampler
 from info_replay import SelectiveReplayBuffer
 from info_replay.writers import FeatureWriter
 
@@ -52,9 +53,9 @@ class DERPlusPlusAgent:
         \ell(B) + \alpha \, \mathrm{MSE}(z(M_1), z_1) + \beta \, \ell(M_2)
 
     with two independent draws ``M_1``, ``M_2`` from the memory and the outputs ``z_1``
-    that were stored with the first. Then the batch is offered to the memory, with
-    outputs and features of this forward pass, and the features of both draws are
-    written back.
+    that were stored with the first. Then the features of both draws are written back
+    (of a slot in both, those of the second), and the batch is offered to the memory,
+    with outputs and features of this forward pass.
 
     Args:
         network: features and outputs.
@@ -124,6 +125,12 @@ class DERPlusPlusAgent:
         self._generator = torch.Generator().manual_seed(int(sequence[0] >> 1))
         self._keeps_features = memory is not None and isinstance(
             memory.writer, FeatureWriter
+        )
+        # Then a draw as large as the memory is the whole of it.
+        self._draws_subsets = (
+            memory is not None
+            and isinstance(memory.sampler, SubsetSampler)
+            and not memory._prefetch
         )
         # Where predicting and learning see the same thing, one forward pass is enough.
         self._one_pass = not (augmented or network.depends_on_batch)
@@ -304,9 +311,11 @@ class DERPlusPlusAgent:
 
     def _refreshed(self, draws: list[TensorDictBase]) -> TensorDictBase:
         """The draws as one write-back: of a slot in several, the last counts."""
+        assert self.memory is not None
         last = draws[-1]
-        if len(draws) == 1 or len(last) == len(self.memory or ()):
-            return last  # it holds every slot
+        whole = self._draws_subsets and len(last) == len(self.memory)
+        if whole or len(draws) == 1:
+            return last
         keys = [
             key
             for key in ("index", "index_generation", "feature")

@@ -61,7 +61,9 @@ def format_result(folder: RunFolder) -> str:
         lines += ["", f"  memory: {memory['size']} items"]
         if "class_counts" in memory:
             lines[-1] += f", classes {memory['class_counts']}"
-        lines.append(f"  entered reservoir sampling: {memory['reservoir_count']}")
+        greedy = result["policy"] in ("gss", "fss-clust", "coreset")
+        what = "stored along the way" if greedy else "entered reservoir sampling"
+        lines.append(f"  {what}: {memory['reservoir_count']}")
     total = sum(seconds.values()) or 1.0
     spent = ", ".join(
         f"{part} {time:.1f} s ({100 * time / total:.0f} %)"

@@ -95,15 +95,21 @@ class TaskSequenceEnv(CartPoleVariantEnv):
         Returns:
             The first observation and an empty info.
         """
+        before = self.frames, self._starts
         if seed is not None:
             self.frames, self._starts = 0, [0]
         elif (
             self.task < len(self.lengths) - 1
             and self.frames - self._starts[-1] >= self.lengths[self.task]
         ):
-            self._starts.append(self.frames)
+            self._starts = [*self._starts, self.frames]
         self._become(len(self._starts) - 1)
-        return super().reset(seed=seed, options=options)
+        try:
+            return super().reset(seed=seed, options=options)
+        except Exception:  # CartPole refuses seed or options: all stays as it was
+            self.frames, self._starts = before
+            self._become(len(self._starts) - 1)
+            raise
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         """Push the cart.
@@ -217,7 +223,7 @@ class TaskSequenceEnv(CartPoleVariantEnv):
         bits = np.random.PCG64()
         try:
             bits.state = state_dict["np_random"]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise ValueError(
                 f"np_random is not a generator's state: {error!r}"
             ) from error

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 from torch import Tensor
 
-__all__ = ["Matrix", "alike", "cholesky", "on_host", "products", "solve_lower"]
+__all__ = [
+    "Matrix",
+    "alike",
+    "as_array",
+    "cholesky",
+    "on_host",
+    "products",
+    "solve_lower",
+]
 
 #: A tensor or, on the host, an array: what consists of many operations on little is
 #: several times faster with arrays.
@@ -41,6 +49,22 @@ def on_host(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and type(tensor) is Tensor
 
 
+def as_array(tensor: Tensor) -> NDArray[Any]:
+    """A tensor on the host as an array, without a copy if NumPy has its type.
+
+    Args:
+        tensor: on the host.
+
+    Returns:
+        An array, float32 for bfloat16.
+
+    Example:
+        >>> as_array(torch.ones(2, dtype=torch.bfloat16))
+        array([1., 1.], dtype=float32)
+    """
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
 def alike(tensor: Tensor, example: Matrix) -> Matrix:
     """A tensor as what the example is; of arrays, a view of the tensor's memory.
 
@@ -55,7 +79,7 @@ def alike(tensor: Tensor, example: Matrix) -> Matrix:
         >>> alike(torch.ones(2), np.zeros(1))
         array([1., 1.], dtype=float32)
     """
-    return tensor.numpy() if isinstance(example, np.ndarray) else tensor
+    return as_array(tensor) if isinstance(example, np.ndarray) else tensor
 
 
 def products(rows: Tensor, start: Tensor, out: Tensor) -> None:

@@ -159,7 +159,8 @@ def make_replay_buffer(
 
     Raises:
         ValueError: if there is no such policy.
-        TypeError: if neither the writer nor the buffer has such an option.
+        TypeError: if neither the writer nor the buffer has such an option, or one that
+            the policy needs is missing.
 
     Example:
         >>> buffer = make_replay_buffer("cbrs", 100, num_classes=10, batch_size=32)
@@ -173,9 +174,9 @@ def make_replay_buffer(
     if policy == "infors":
         return InfoReservoirReplayBuffer(capacity, **options)
     make_writer = POLICIES[policy]
-    own = {
-        name: options.pop(name)
-        for name in inspect.signature(make_writer).parameters
-        if name in options
-    }
+    parameters = inspect.signature(make_writer).parameters
+    own = {name: options.pop(name) for name in parameters if name in options}
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in own:
+            raise TypeError(f"policy {policy!r} needs the option {name!r}")
     return SelectiveReplayBuffer(capacity, writer=make_writer(**own), **options)

@@ -104,12 +104,18 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
 
     @property
     def reservoir_count(self) -> int:
-        """Number of items that entered reservoir sampling."""
+        """Number of items that entered reservoir sampling.
+
+        Of policies without a reservoir, the number of items that were stored.
+        """
         return int(self.writer.reservoir_count)
 
     @property
     def posterior(self) -> BayesianLinearPosterior | None:
-        """What the memory knows; ``None`` before the first item."""
+        """What the memory knows now; ``None`` before the first item.
+
+        Ask again after a change: one that was asked for before may lag behind.
+        """
         writer = self._information_writer("a posterior")
         with self._replay_lock, self._write_lock:
             return writer.posterior

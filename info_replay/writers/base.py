@@ -195,7 +195,10 @@ class SelectionWriter(Writer):
 
     @property
     def reservoir_count(self) -> int:
-        """Number of items that entered reservoir sampling."""
+        """Number of items that entered reservoir sampling.
+
+        Of policies without a reservoir, the number of items that were stored.
+        """
         return self._counters["reservoir_count"]
 
     @property

@@ -31,8 +31,8 @@ class CoresetWriter(RegroupingWriter):
 
     The memory is divided into parts of ``capacity // parts`` items. Every batch is
     compressed to a coreset of that size, which is a new part; when there is one part
-    too many, two neighbours are merged and compressed again, each item counting for as
-    many batches as its part stands for (:func:`info_replay.coresets.merge_index`). A
+    too many, two neighbours are merged and compressed again, the items of a part
+    standing for its batches together (:func:`info_replay.coresets.merge_index`). A
     coreset is found by greedy forward selection on a bilevel problem: which point
     should a model be fitted to next, so that it does well on all of them
     (:func:`info_replay.coresets.select_coreset`). The model is a kernel machine that
@@ -235,6 +235,7 @@ class CoresetWriter(RegroupingWriter):
         self._check(data)
         part_of = np.arange(len(data)) * self.parts // self.slots.capacity
         self._make_part_of().array[: len(data)] = part_of
+        self._counts.array[:] = 0
         self._counts.array[: part_of[-1] + 1] = 1
 
     # -- emptying, saving and sharing -------------------------------------------------

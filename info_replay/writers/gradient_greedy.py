@@ -159,7 +159,9 @@ class GradientGreedyWriter(SelectionWriter):
         group_draws, candidate_draws, draws = self._draw(size, count)
         scores = np.full(count, _FIRST_SCORE)
         places = size + np.arange(count)
-        if size:
+        if not size:
+            self._check(data)  # what is stored now is compared with later
+        else:
             items = self._place(data)
             compass = self._compass(group_draws)
             if size < self.slots.capacity:

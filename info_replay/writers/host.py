@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from info_replay.host_array import HostArray
-from info_replay.linear_algebra import on_host
+from info_replay.linear_algebra import as_array, on_host
 
 __all__ = ["Counters", "RandomStream", "extremes", "to_host"]
 
@@ -32,13 +32,22 @@ def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
         float64 copies that came in one transfer.
     """
     waiting = [t for t in tensors if isinstance(t, Tensor) and t.device.type != "cpu"]
-    if not waiting:
-        return [t.numpy() if isinstance(t, Tensor) else t for t in tensors]
-    packed = torch.cat([tensor.reshape(-1).double() for tensor in waiting]).cpu()
-    parts = packed.split([tensor.numel() for tensor in waiting])
+    arrived: list[NDArray[Any]] = []
+    if waiting:
+        packed = torch.cat([tensor.reshape(-1).double() for tensor in waiting]).cpu()
+        parts = packed.split([tensor.numel() for tensor in waiting])
+        arrived = [
+            part.reshape(tensor.shape).numpy()
+            for part, tensor in zip(parts, waiting, strict=True)
+        ]
+    remaining = iter(arrived)
     return [
-        part.reshape(tensor.shape).numpy()
-        for part, tensor in zip(parts, waiting, strict=True)
+        tensor
+        if not isinstance(tensor, Tensor)
+        else as_array(tensor)
+        if tensor.device.type == "cpu"
+        else next(remaining)
+        for tensor in tensors
     ]
 
 
@@ -52,7 +61,7 @@ def extremes(values: Tensor) -> tuple[Tensor | NDArray[Any], Tensor | NDArray[An
         Two numbers, for :func:`to_host`.
     """
     if on_host(values):
-        array = values.numpy()
+        array = as_array(values)
         return np.asarray(array.min()), np.asarray(array.max())
     low, high = torch.aminmax(values)
     return low, high

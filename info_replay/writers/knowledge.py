@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import torch
@@ -242,6 +243,13 @@ class Knowledge:
             self.posterior.share_memory_()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the stored features out: the twin has its own."""
+        """Leave the stored features out: the twin has its own.
+
+        On the way to a child process all becomes shared, so from now on nothing may
+        wait or be kept in this process alone.
+        """
         self._settle()
+        if get_spawning_popen() is not None:
+            self._shared = True
+            self.rows.drop()
         return {**self.__dict__, "_seen_features": None}

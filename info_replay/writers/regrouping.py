@@ -17,7 +17,7 @@ from tensordict import TensorDictBase
 
 from info_replay.writers.base import Decision, SelectionWriter
 
-__all__ = ["Regrouping", "RegroupingWriter"]
+__all__ = ["Places", "Regrouping", "RegroupingWriter", "arrange"]
 
 Places = NDArray[np.int64]
 
@@ -47,6 +47,9 @@ class RegroupingWriter(SelectionWriter):
 
     regroups = True
 
+    def __init__(self) -> None:
+        super().__init__("size")  # of the memory as this writer left it
+
     @abc.abstractmethod
     def _regroup(self, data: TensorDictBase) -> Regrouping:
         """Choose what stays and what comes in, without changing anything yet."""
@@ -57,6 +60,7 @@ class RegroupingWriter(SelectionWriter):
     def _offer(self, data: TensorDictBase) -> Places:
         data = self.slots.admit(data)
         self._adopt_brought()
+        self._adopt_foreign()
         blocks = self._blocks(len(data))
         if len(blocks) > 1:
             self._check(data)
@@ -71,6 +75,14 @@ class RegroupingWriter(SelectionWriter):
             new = np.flatnonzero(sources < 0)
             places[block.start - 1 - sources[new]] = new
         return places
+
+    def _adopt_foreign(self) -> None:
+        """Start again with what is there, if somebody else added or removed items."""
+        size = len(self.slots)
+        if size != self._counters["size"] and self._counters["write_count"]:
+            self._forget_statistics()
+            if size:
+                self._adopt(self.slots.storage[:size])
 
     def _offer_part(self, data: TensorDictBase) -> Places:
         """Regroup with a part of a batch; gives the source of each slot."""
@@ -95,6 +107,7 @@ class RegroupingWriter(SelectionWriter):
             )
             self.slots.announce(torch.from_numpy(changed).to(device))
         commit(sources)
+        self._counters["size"] = size
         self._counters["reservoir_count"] += len(rows)
         self._counters["write_count"] += len(data)
         self._counters["draw_count"] += len(data)

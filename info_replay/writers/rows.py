@@ -40,19 +40,27 @@ class StoredRows:
         self.target_key = target_key
         self.encode = encode
         self._kept: Tensor | None = None
-        self._seen: tuple[int, Tensor | None] = (-1, None)
+        self._seen: list[Any] = []
 
-    def _version(self, slots: Slots) -> tuple[int, Tensor]:
-        """What changes with the stored features, also if they are replaced whole."""
-        return slots.revision, slots.leaf(self.feature_key)
+    def _version(self, slots: Slots) -> list[Any]:
+        """What changes when somebody writes, replaces an entry or changes it in place.
+
+        The entries themselves are part of it, not their numbers, which could come back.
+        """
+        leaves = [slots.leaf(key) for key in (self.feature_key, self.target_key)]
+        counts = [0 if leaf.is_inference() else leaf._version for leaf in leaves]
+        return [slots.revision, *counts, *leaves]
 
     def in_step(self, slots: Slots) -> bool:
         """Whether the kept rows are those of the slots as they are."""
-        revision, features = self._seen
+        if self._kept is None:
+            return False
+        revision, first, second, features, targets = self._seen
+        now = self._version(slots)
         return (
-            self._kept is not None
-            and revision == slots.revision
-            and features is slots.leaf(self.feature_key)
+            [revision, first, second] == now[:3]
+            and features is now[3]
+            and targets is now[4]
         )
 
     def of(
@@ -107,4 +115,4 @@ class StoredRows:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is kept: the twin has a storage of its own."""
-        return {**self.__dict__, "_kept": None, "_seen": (-1, None)}
+        return {**self.__dict__, "_kept": None, "_seen": []}

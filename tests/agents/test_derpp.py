@@ -16,7 +16,7 @@ from agents.derpp import DERPlusPlusAgent
 from agents.networks import FeatureNetwork
 from agents.samplers import SubsetSampler
 from continual_envs import make_stream
-from info_replay import SelectiveReplayBuffer
+from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.replay_buffer import POLICIES
 from tests.agents.helpers import (
     Batch,
@@ -259,6 +259,25 @@ def test_a_batch_of_padding_alone_changes_nothing(network: str) -> None:
     found = agent.state_dict()
     del state["generator"], found["generator"]  # of the augmentation
     assert_same_state(found, state)
+
+
+@pytest.mark.parametrize("subsets", [True, False])
+def test_every_slot_of_both_draws_gets_new_features(subsets: bool) -> None:
+    memory = make_memory("infors", 12)
+    if not subsets:
+        memory = make_replay_buffer("infors", 12, num_classes=10)
+    assert memory is not None
+    agent = make_agent(memory, replay_batch_size=12)
+    for batch in batches(4):
+        agent.learn(*batch)
+    drawn: list[Any] = []
+    draw = agent._draw
+    agent._draw = lambda: drawn.extend(draw()) or drawn  # type: ignore[method-assign]
+    before = memory.storage[:]["feature"].clone()
+    agent.learn(*batches(5)[4])
+    slots = torch.cat([each["index"] for each in drawn]).unique()
+    changed = (memory.storage[:]["feature"] != before).any(1)
+    assert changed[slots].all()
 
 
 # -- every memory, and both kinds of streams -------------------------------------------

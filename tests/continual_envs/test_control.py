@@ -311,6 +311,17 @@ def test_a_made_environment_goes_on_too() -> None:
         ({"starts": None}, "cannot have started"),
         ({"np_random": None}, "np_random"),
         ({"np_random": {"bit_generator": "MT19937"}}, "np_random"),
+        (
+            {
+                "np_random": {
+                    "bit_generator": "PCG64",
+                    "state": {"state": -1, "inc": 1},
+                    "has_uint32": 0,
+                    "uinteger": 0,
+                }
+            },
+            "np_random",
+        ),
     ],
 )
 def test_a_wrong_state_is_refused_and_changes_nothing(
@@ -323,6 +334,19 @@ def test_a_wrong_state_is_refused_and_changes_nothing(
         env.load_state_dict({**state, **change})
     assert env.state_dict() == state
     env.step(0)
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"options": {"low": 1, "high": 0}}])
+def test_a_reset_that_is_refused_changes_nothing(wrong: dict[str, Any]) -> None:
+    env = TaskSequenceEnv((5, 5))
+    episode(env, np.random.default_rng(0), seed=0)
+    assert env.frames >= 5  # the next reset begins the second task
+    before = env.frames, env.task, env.boundaries
+    with pytest.raises((ValueError, gymnasium.error.Error)):
+        env.reset(**wrong)
+    assert (env.frames, env.task, env.boundaries) == before
+    env.reset()
+    assert env.task == 1
 
 
 @pytest.mark.parametrize("key", ["variants", "lengths", "starts", "frames"])

@@ -678,3 +678,20 @@ def test_a_memory_smaller_than_its_parts_is_refused() -> None:
 def test_a_storage_without_slots_is_refused() -> None:
     with pytest.raises(TypeError, match="got ListStorage"):
         make_buffer(storage=ListStorage(8))
+
+
+@pytest.mark.parametrize("how", ["added", "emptied"])
+def test_items_that_others_add_or_remove_are_noticed(how: str) -> None:
+    buffer = make_buffer(12, 3)
+    for batch in make_stream(64).split(16):
+        buffer.extend(batch)
+    if how == "added":
+        buffer.writer.slots.shrink(8)
+        buffer.storage.set(torch.arange(8, 11), make_stream(3, seed=1))
+    else:
+        buffer.storage._empty()
+    for batch in make_stream(64, seed=2).split(16):
+        slots = buffer.extend(batch)
+        kept = slots >= 0
+        assert buffer[:]["id"][slots[kept]].equal(batch["id"][kept])
+        assert len(buffer) <= 12

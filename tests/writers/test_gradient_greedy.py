@@ -227,9 +227,9 @@ def test_a_block_that_agrees_with_the_memory_costs_no_gradients_of_samples() -> 
 
     buffer = make_buffer(8, gradients=gradients, group_size=3, groups=9)
     buffer.extend(make_stream(8))
-    assert shapes == []
+    assert shapes == [(1, 8)]  # only to check them
     assert buffer.extend(make_stream(5)).tolist() == [-1] * 5
-    assert shapes == [(2, 3), (1, 5)]
+    assert shapes == [(1, 8), (2, 3), (1, 5)]
 
 
 # -- chances --------------------------------------------------------------------------
@@ -411,11 +411,12 @@ def test_bad_gradients_are_refused_and_leave_no_trace(kind: str, seen: int) -> N
 @pytest.mark.parametrize(
     "kind", [kind for kind in BAD if kind not in ("memory", "width")]
 )
-def test_a_batch_in_several_parts_is_refused_as_a_whole(kind: str) -> None:
+@pytest.mark.parametrize("count", [4, 40], ids=["first", "several parts"])
+def test_a_first_batch_is_refused_as_a_whole(kind: str, count: int) -> None:
     gradients, error, _ = BAD[kind]
     buffer = make_buffer(12, gradients=gradients)
-    batch = make_stream(40)
-    batch["id"] += torch.where(batch["id"] == 39, 1000, 0)
+    batch = make_stream(count)
+    batch["id"] += torch.where(batch["id"] == count - 1, 1000, 0)
     with pytest.raises(error, match="gradients function must give"):
         buffer.extend(batch)
     assert (len(buffer), buffer.write_count, buffer.reservoir_count) == (0, 0, 0)
