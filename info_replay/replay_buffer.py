@@ -177,6 +177,7 @@ def make_replay_buffer(
     parameters = inspect.signature(make_writer).parameters
     own = {name: options.pop(name) for name in parameters if name in options}
     for name, parameter in parameters.items():
-        if parameter.default is parameter.empty and name not in own:
+        needed = parameter.kind != parameter.VAR_POSITIONAL
+        if needed and parameter.default is parameter.empty and name not in own:
             raise TypeError(f"policy {policy!r} needs the option {name!r}")
     return SelectiveReplayBuffer(capacity, writer=make_writer(**own), **options)
