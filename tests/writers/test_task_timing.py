@@ -175,7 +175,7 @@ def test_an_item_that_is_added_is_a_batch() -> None:
 
 
 def test_every_slot_is_as_likely_as_any_other() -> None:
-    capacity, seeds = 8, 1500
+    capacity, seeds = 8, 300
     counts = np.zeros((2, capacity))
     for seed in range(seeds):
         log = play(make_buffer(capacity, seed=seed), [[capacity]] * 3)
@@ -191,7 +191,7 @@ def test_every_slot_is_as_likely_as_any_other() -> None:
 
 def test_the_slots_of_tasks_are_independent() -> None:
     """What the second task took is lost to the third one in proportion."""
-    seeds, capacity = 1500, 6
+    seeds, capacity = 300, 6
     both = sum(
         len(
             {slot for slot in second if slot >= 0}
@@ -200,7 +200,7 @@ def test_the_slots_of_tasks_are_independent() -> None:
         for seed in range(seeds)
         for _, second, third in [play(make_buffer(capacity, seed=seed), [[6]] * 3)]
     )
-    assert both / seeds == pytest.approx(2 * 3 / 6, abs=0.06)
+    assert both / seeds == pytest.approx(2 * 3 / 6, abs=0.12)
 
 
 def test_all_tasks_have_the_same_share_in_the_end() -> None:
