@@ -26,7 +26,7 @@ from info_replay.writers import TaskTimingWriter
 PATH = RESULTS / "update_timing.jsonl"
 DELAYS = (0, 5, 15, 30, 50, 70, 85)  # a task lasts 84 to 99 steps
 ALPHAS = (0.0, 0.3)
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 def run(delay: int, alpha: float, seed: int) -> dict[str, Any]:
