@@ -75,8 +75,8 @@ class SelectionWriter(Writer):
     # -- the policy -------------------------------------------------------------------
 
     @abc.abstractmethod
-    def _decide(self, data: TensorDictBase) -> Decision:
-        """Choose the slots of a batch without changing anything yet.
+    def _decide(self, data: TensorDictBase) -> Any:
+        """Choose the slots of a batch, a ``Decision``, without changing anything yet.
 
         Raises:
             TypeError, KeyError, ValueError: if the batch is not what the policy needs.
@@ -195,10 +195,7 @@ class SelectionWriter(Writer):
 
     @property
     def reservoir_count(self) -> int:
-        """Number of items that entered reservoir sampling.
-
-        Of policies without a reservoir, the number of items that were stored.
-        """
+        """Items that entered reservoir sampling or, without one, that were stored."""
         return self._counters["reservoir_count"]
 
     @property

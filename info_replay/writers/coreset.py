@@ -19,6 +19,7 @@ from info_replay.settings import check_count, check_positive
 from info_replay.writers.entries import read_labels, refuse_infinite, refuse_labels
 from info_replay.writers.host import to_host
 from info_replay.writers.regrouping import Places, Regrouping, RegroupingWriter
+from info_replay.writers.slot_array import SlotArray
 
 __all__ = ["CoresetWriter"]
 
@@ -92,7 +93,7 @@ class CoresetWriter(RegroupingWriter):
         self.target_key = target_key
         # Batches that each part stands for, oldest first, 0 where there is no part.
         self._counts = HostArray(np.zeros(parts, dtype=np.int64))
-        self._part_of: HostArray | None = None  # of the item in each slot
+        self._part_of = SlotArray(np.int64)  # of the item in each slot
 
     def register_storage(self, storage: Any) -> None:
         """Take a storage; it must have a slot for each part at least.
@@ -178,13 +179,13 @@ class CoresetWriter(RegroupingWriter):
             )
         return kernel.detach().double().flatten()
 
-    def _regroup(self, data: TensorDictBase) -> Regrouping:
+    def _decide(self, data: TensorDictBase) -> Regrouping:
         size = len(self.slots)
         rows = np.sort(self._compress(data, np.ones(len(data))))
         counts = [*self._counts.array[self._counts.array > 0].tolist(), 1]
         # Points are numbered: first the slots, then the rows that come in.
         parts = np.append(
-            self._make_part_of().array[:size], np.full(len(rows), len(counts) - 1)
+            self._part_of.of(self.slots)[:size], np.full(len(rows), len(counts) - 1)
         )
         kept = np.ones(size + len(rows), dtype=bool)
         if len(counts) > self.parts:
@@ -200,7 +201,7 @@ class CoresetWriter(RegroupingWriter):
             new = sources < 0
             points = sources.copy()
             points[new] = size + np.searchsorted(rows, -1 - sources[new])
-            self._make_part_of().array[: len(sources)] = parts[points]
+            self._part_of.of(self.slots)[: len(sources)] = parts[points]
             self._counts.array[:] = 0
             self._counts.array[: len(counts)] = counts
 
@@ -234,18 +235,11 @@ class CoresetWriter(RegroupingWriter):
     def _adopt(self, data: TensorDictBase) -> None:
         self._check(data)
         part_of = np.arange(len(data)) * self.parts // self.slots.capacity
-        self._make_part_of().array[: len(data)] = part_of
+        self._part_of.of(self.slots)[: len(data)] = part_of
         self._counts.array[:] = 0
         self._counts.array[: part_of[-1] + 1] = 1
 
     # -- emptying, saving and sharing -------------------------------------------------
-
-    def _make_part_of(self) -> HostArray:
-        if self._part_of is None:
-            self._part_of = HostArray(np.zeros(self.slots.capacity, dtype=np.int64))
-            if self._shared:
-                self._part_of.share_memory_()
-        return self._part_of
 
     def _forget_statistics(self) -> None:
         self._counts.array[:] = 0
@@ -253,12 +247,12 @@ class CoresetWriter(RegroupingWriter):
     def _policy_state(self) -> dict[str, Any]:
         return {
             "counts": self._counts.tensor(),
-            "part_of": self._make_part_of().tensor(),
+            "part_of": self._part_of.tensor(self.slots),
         }
 
     def _load_policy_state(self, state: dict[str, Any]) -> None:
         self._counts.assign(state["counts"])
-        self._make_part_of().assign(state["part_of"])
+        self._part_of.assign(self.slots, state["part_of"])
 
     def _policy_settings(self) -> dict[str, Any]:
         return {"num_classes": self.num_classes, "parts": self.parts}
@@ -267,6 +261,5 @@ class CoresetWriter(RegroupingWriter):
         """Move the division into parts to shared memory, too."""
         super().share_memory_()
         self._counts.share_memory_()
-        if self._part_of is not None:
-            self._part_of.share_memory_()
+        self._part_of.share_memory_()
         return self

@@ -16,6 +16,7 @@ from info_replay.writers.entries import read_features, refuse_infinite
 from info_replay.writers.features import FeatureWriter
 from info_replay.writers.host import extremes, to_host
 from info_replay.writers.regrouping import Places, Regrouping, RegroupingWriter
+from info_replay.writers.slot_array import SlotArray
 
 __all__ = ["FeatureClusterWriter"]
 
@@ -59,7 +60,7 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
         self.feature_key = feature_key
         self._largest_feature = 1e150  # its square is finite, also summed up
         self._radius = HostArray(np.zeros(1))
-        self._arrivals: HostArray | None = None  # the number of each slot's item
+        self._arrivals = SlotArray(np.int64)  # the number of each slot's item
 
     @property
     def radius(self) -> float:
@@ -84,7 +85,7 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
             refuse_infinite(features, self.feature_key)
             self._refuse_large(float(max(-low, high)))
 
-    def _regroup(self, data: TensorDictBase) -> Regrouping:
+    def _decide(self, data: TensorDictBase) -> Regrouping:
         features = self._read(data)
         size, count = len(self.slots), len(features)
         stored = self.slots.leaf(self.feature_key)[:size] if size else features[:0]
@@ -98,7 +99,7 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
         table = np.concatenate([part.reshape(count, -1) for part in parts], axis=1)
         first = self._counters["draw_count"]
         arrivals = np.append(
-            self._make_arrivals().array[:size], first + np.arange(count)
+            self._arrivals.of(self.slots)[:size], first + np.arange(count)
         )
         radius, present, square = self.radius, list(range(size)), None
         nearest = table[:, present].min(axis=1, initial=np.inf)
@@ -122,7 +123,7 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
 
         def commit(sources: Places) -> None:
             points = np.where(sources >= 0, sources, size - 1 - sources)
-            self._make_arrivals().array[: len(sources)] = arrivals[points]
+            self._arrivals.of(self.slots)[: len(sources)] = arrivals[points]
             self._radius.array[0] = radius
             # Items that came and went again within the batch count as in smaller ones.
             self._counters["reservoir_count"] += entered - int((sources < 0).sum())
@@ -138,16 +139,9 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
 
     def _adopt(self, data: TensorDictBase) -> None:
         self._check(data)
-        self._make_arrivals().array[: len(data)] = np.arange(len(data))
+        self._arrivals.of(self.slots)[: len(data)] = np.arange(len(data))
 
     # -- emptying, saving and sharing -------------------------------------------------
-
-    def _make_arrivals(self) -> HostArray:
-        if self._arrivals is None:
-            self._arrivals = HostArray(np.zeros(self.slots.capacity, dtype=np.int64))
-            if self._shared:
-                self._arrivals.share_memory_()
-        return self._arrivals
 
     def _forget_statistics(self) -> None:
         self._radius.array[:] = 0
@@ -155,19 +149,18 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
     def _policy_state(self) -> dict[str, Any]:
         return {
             "radius": self._radius.tensor(),
-            "arrivals": self._make_arrivals().tensor(),
+            "arrivals": self._arrivals.tensor(self.slots),
         }
 
     def _load_policy_state(self, state: dict[str, Any]) -> None:
         self._radius.assign(state["radius"])
-        self._make_arrivals().assign(state["arrivals"])
+        self._arrivals.assign(self.slots, state["arrivals"])
 
     def share_memory_(self) -> FeatureClusterWriter:
         """Move radius and order to shared memory, too."""
         super().share_memory_()
         self._radius.share_memory_()
-        if self._arrivals is not None:
-            self._arrivals.share_memory_()
+        self._arrivals.share_memory_()
         return self
 
 

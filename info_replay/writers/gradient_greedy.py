@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from torch import Tensor
 
-from info_replay.host_array import HostArray
 from info_replay.settings import check_count
 from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.host import to_host
+from info_replay.writers.slot_array import SlotArray
 from info_replay.writers.slots import BOOKKEEPING_KEYS
 
 __all__ = ["GradientGreedyWriter"]
@@ -83,13 +83,13 @@ class GradientGreedyWriter(SelectionWriter):
         self.gradients = gradients
         self.group_size = group_size
         self.groups = groups
-        self._scores: HostArray | None = None
+        self._scores = SlotArray(np.float64)
 
     @property
     def scores(self) -> NDArray[np.float64]:
         """Score of each item in the memory, by slot."""
         self._adopt_brought()
-        return self._make_scores().array[: len(self.slots)].copy()
+        return self._scores.of(self.slots)[: len(self.slots)].copy()
 
     # -- gradients --------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class GradientGreedyWriter(SelectionWriter):
                 (similarity,) = _fetch((block @ compass.T).amax(1), compass.sum())
                 if similarity < 0:
                     scores = _fetch(self._similarities(items, compass), compass.sum())
-                    stored = self._make_scores().array
+                    stored = self._scores.of(self.slots)
                     places = _draw_order(stored, candidate_draws)[:count]
                     places[draws >= _chance(stored[places], scores)] = -1
                 else:
@@ -179,7 +179,7 @@ class GradientGreedyWriter(SelectionWriter):
 
         def commit() -> None:
             kept = places >= 0
-            self._make_scores().array[places[kept]] = scores[kept]
+            self._scores.of(self.slots)[places[kept]] = scores[kept]
             self._counters["reservoir_count"] += int(kept.sum())
 
         return places, commit
@@ -203,26 +203,18 @@ class GradientGreedyWriter(SelectionWriter):
         return [generator.random(length) for length in (size, size, count)]
 
     def _adopt(self, data: TensorDictBase) -> None:
-        self._make_scores().array[: len(data)] = _FIRST_SCORE
+        self._scores.of(self.slots)[: len(data)] = _FIRST_SCORE
 
     # -- emptying, saving and sharing -------------------------------------------------
 
-    def _make_scores(self) -> HostArray:
-        if self._scores is None:
-            self._scores = HostArray(np.zeros(self.slots.capacity))
-            if self._shared:
-                self._scores.share_memory_()
-        return self._scores
-
     def _forget_statistics(self) -> None:
-        if self._scores is not None:
-            self._scores.array[:] = 0
+        self._scores.clear()
 
     def _policy_state(self) -> dict[str, Any]:
-        return {"scores": self._make_scores().tensor()}
+        return {"scores": self._scores.tensor(self.slots)}
 
     def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._make_scores().assign(state["scores"])
+        self._scores.assign(self.slots, state["scores"])
 
     def _policy_settings(self) -> dict[str, Any]:
         return {"group_size": self.group_size, "groups": self.groups}
@@ -230,8 +222,7 @@ class GradientGreedyWriter(SelectionWriter):
     def share_memory_(self) -> GradientGreedyWriter:
         """Move the scores to shared memory, too."""
         super().share_memory_()
-        if self._scores is not None:
-            self._scores.share_memory_()
+        self._scores.share_memory_()
         return self
 
 

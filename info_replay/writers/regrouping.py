@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from tensordict import TensorDictBase
 
-from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["Places", "Regrouping", "RegroupingWriter", "arrange"]
 
@@ -51,11 +51,8 @@ class RegroupingWriter(SelectionWriter):
         super().__init__("size")  # of the memory as this writer left it
 
     @abc.abstractmethod
-    def _regroup(self, data: TensorDictBase) -> Regrouping:
+    def _decide(self, data: TensorDictBase) -> Regrouping:
         """Choose what stays and what comes in, without changing anything yet."""
-
-    def _decide(self, data: TensorDictBase) -> Decision:
-        raise NotImplementedError("a regrouping writer decides in _regroup")
 
     def _offer(self, data: TensorDictBase) -> Places:
         data = self.slots.admit(data)
@@ -86,7 +83,7 @@ class RegroupingWriter(SelectionWriter):
 
     def _offer_part(self, data: TensorDictBase) -> Places:
         """Regroup with a part of a batch; gives the source of each slot."""
-        kept, rows, commit = self._regroup(data)
+        kept, rows, commit = self._decide(data)
         before, size = len(self.slots), len(kept) + len(rows)
         sources = arrange(kept, rows)
         places = np.arange(size)

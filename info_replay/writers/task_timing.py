@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tensordict import TensorDictBase
 
-from info_replay.host_array import HostArray
 from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.slot_array import SlotArray
 
 __all__ = ["TaskTimingWriter"]
 
@@ -48,18 +48,18 @@ class TaskTimingWriter(SelectionWriter):
             raise ValueError(f"delay must be at least 0, got {delay}")
         self.delay = delay
         # Slots that wait for items of the task, in order; -1 after the last.
-        self._waiting: HostArray | None = None
+        self._waiting = SlotArray(np.int64, empty=-1)
 
     def start_task(self) -> None:
         """Say that what comes from now on is of another task."""
-        self._make_waiting().array[:] = -1
+        self._waiting.of(self.slots)[:] = -1
         self._counters["task"] += 1
         self._counters["step"] = 0
 
     def _decide(self, data: TensorDictBase) -> Decision:
         if not self._counters["task"]:
             raise RuntimeError("start_task() must say that the first task begins")
-        waiting = self._make_waiting().array.copy()
+        waiting = self._waiting.of(self.slots).copy()
         if self._counters["step"] == self.delay:
             waiting = self._choose()
         places = np.full(len(data), -1)
@@ -69,7 +69,7 @@ class TaskTimingWriter(SelectionWriter):
         rest[: len(rest) - taken] = waiting[taken:]
 
         def commit() -> None:
-            self._make_waiting().array[:] = rest
+            self._waiting.of(self.slots)[:] = rest
             self._counters["step"] += 1
             self._counters["reservoir_count"] += taken
 
@@ -94,23 +94,15 @@ class TaskTimingWriter(SelectionWriter):
 
     # -- emptying, saving and sharing -------------------------------------------------
 
-    def _make_waiting(self) -> HostArray:
-        if self._waiting is None:
-            self._waiting = HostArray(np.full(self.slots.capacity, -1, dtype=np.int64))
-            if self._shared:
-                self._waiting.share_memory_()
-        return self._waiting
-
     def _forget_statistics(self) -> None:
         self._counters["task"] = self._counters["step"] = 0
-        if self._waiting is not None:
-            self._waiting.array[:] = -1
+        self._waiting.clear()
 
     def _policy_state(self) -> dict[str, Any]:
-        return {"waiting": self._make_waiting().tensor()}
+        return {"waiting": self._waiting.tensor(self.slots)}
 
     def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._make_waiting().assign(state["waiting"])
+        self._waiting.assign(self.slots, state["waiting"])
 
     def _policy_settings(self) -> dict[str, Any]:
         return {"delay": self.delay}
@@ -118,6 +110,5 @@ class TaskTimingWriter(SelectionWriter):
     def share_memory_(self) -> TaskTimingWriter:
         """Move the waiting slots to shared memory, too."""
         super().share_memory_()
-        if self._waiting is not None:
-            self._waiting.share_memory_()
+        self._waiting.share_memory_()
         return self

@@ -1118,7 +1118,7 @@ def test_radius_and_order_of_arrival_are_shared(
     buffer = shared_buffers["fss-clust"]
     assert buffer.writer.radius > 0
     # The item with which the memory was prepared was the first one.
-    arrivals = buffer.writer._arrivals.array[: len(buffer)]
+    arrivals = buffer.writer._arrivals.of(buffer.writer.slots)[: len(buffer)]
     assert arrivals.tolist() == (1 + buffer[:]["id"]).tolist()
 
 

@@ -70,7 +70,7 @@ class RandomWriter(RegroupingWriter):
         starts = range(0, count, self.block)
         return [slice(start, min(start + self.block, count)) for start in starts]
 
-    def _regroup(self, data: TensorDictBase) -> Regrouping:
+    def _decide(self, data: TensorDictBase) -> Regrouping:
         size, count = len(self.slots), len(data)
         stay = np.flatnonzero(self.draw.random(size + count) < self.share)
         if not stay.size:
@@ -244,7 +244,7 @@ class Keeper(RegroupingWriter):
         super().__init__()
         self.told: tuple[list[int], list[int]] = ([], [])
 
-    def _regroup(self, data: TensorDictBase) -> Regrouping:
+    def _decide(self, data: TensorDictBase) -> Regrouping:
         kept, rows = (np.array(places, dtype=np.int64) for places in self.told)
         return Regrouping(kept, rows, lambda sources: None)
 
@@ -299,10 +299,3 @@ def test_all_may_be_replaced_at_once(keeper: SelectiveReplayBuffer) -> None:
     assert kept_ids(keeper) == [100, 101, 102]
     assert_whole(keeper[:])
     assert keeper.reservoir_count == 6 + 3
-
-
-def test_deciding_slots_one_by_one_is_not_what_they_do(
-    keeper: SelectiveReplayBuffer,
-) -> None:
-    with pytest.raises(NotImplementedError, match="_regroup"):
-        keeper.writer._decide(make_items(1))
