@@ -3,67 +3,70 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from agents.networks import NETWORKS
+from agents.settings import (
+    check_choice,
+    check_device,
+    check_least,
+    check_type,
+    choose_device,
+    option,
+)
 from continual_envs import BENCHMARKS
 from info_replay.replay_buffer import POLICIES
 
 __all__ = ["PRESETS", "ExperimentConfig"]
 
 
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
-
-
 @dataclass(frozen=True)
 class ExperimentConfig:
     """The settings of one run; every field is an option of ``info-replay train``."""
 
-    env: str = _option("SplitMNIST", "which stream to learn from")
-    policy: str = _option("infors", "what the memory keeps; 'none' for no replay")
-    seed: int = _option(0, "seed of stream, network, memory and augmentation")
-    imbalance: int = _option(1, "how many times as often one task comes (r)")
-    epochs: int = _option(1, "how often each task's samples come (n_e)")
-    batch_size: int = _option(128, "samples a step (bs)")
-    replay_batch_size: int = _option(128, "samples of each draw from memory (mbs)")
-    capacity: int = _option(100, "slots of the memory (M)")
-    network: str = _option("fc", "'fc' with two hidden layers of 100, or 'resnet18'")
-    learning_rate: float = _option(0.1, "step size of gradient descent (lr)")
-    alpha: float = _option(0.3, "weight of stored outputs; 0 for plain replay")
-    beta: float = _option(1.0, "weight of stored targets")
-    augmented: bool = _option(False, "pad, crop and flip images at random")
-    eta: float = _option(1.0, "weight of the learnability in the criterion MIC")
-    gamma: float = _option(0.0, "deviations above the mean to be informative (gamma_i)")
-    gamma_learnability: float = _option(0.0, "the same for InfoGS's learnability")
-    noise: float = _option(0.3, "sigma of the Bayesian model")
-    jitter: float = _option(0.1, "c of the Bayesian model")
-    decay: float | None = _option(
+    env: str = option("SplitMNIST", "which stream to learn from")
+    policy: str = option("infors", "what the memory keeps; 'none' for no replay")
+    seed: int = option(0, "seed of stream, network, memory and augmentation")
+    imbalance: int = option(1, "how many times as often one task comes (r)")
+    epochs: int = option(1, "how often each task's samples come (n_e)")
+    batch_size: int = option(128, "samples a step (bs)")
+    replay_batch_size: int = option(128, "samples of each draw from memory (mbs)")
+    capacity: int = option(100, "slots of the memory (M)")
+    network: str = option("fc", "'fc' with two hidden layers of 100, or 'resnet18'")
+    learning_rate: float = option(0.1, "step size of gradient descent (lr)")
+    alpha: float = option(0.3, "weight of stored outputs; 0 for plain replay")
+    beta: float = option(1.0, "weight of stored targets")
+    augmented: bool = option(False, "pad, crop and flip images at random")
+    eta: float = option(1.0, "weight of the learnability in the criterion MIC")
+    gamma: float = option(0.0, "deviations above the mean to be informative (gamma_i)")
+    gamma_learnability: float = option(0.0, "the same for InfoGS's learnability")
+    noise: float = option(0.3, "sigma of the Bayesian model")
+    jitter: float = option(0.1, "c of the Bayesian model")
+    decay: float | None = option(
         None, "forgetting factor of the running moments; all history without it"
     )
-    gss_group_size: int = _option(10, "items of a group of memory gradients (gss)")
-    gss_groups: int = _option(10, "groups of memory gradients for each batch (gss)")
-    coreset_parts: int = _option(10, "coresets in the memory (nr_slots of coreset)")
-    validation: bool = _option(False, "hold a tenth of the data out, to tune on it")
-    steps: int | None = _option(None, "stop after so many steps of the stream")
-    evaluations: int = _option(20, "evaluations along the run, beside task ends")
-    checkpoint_every: float = _option(60.0, "seconds between checkpoints")
-    device: str = _option("auto", "'cpu', 'cuda', ... or the best there is")
-    threads: int | None = _option(None, "CPU threads; as many as there are without")
-    data_dir: str | None = _option(None, "folder of the data sets")
-    tensorboard: bool = _option(False, "write TensorBoard files, too")
+    gss_group_size: int = option(10, "items of a group of memory gradients (gss)")
+    gss_groups: int = option(10, "groups of memory gradients for each batch (gss)")
+    coreset_parts: int = option(10, "coresets in the memory (nr_slots of coreset)")
+    validation: bool = option(False, "hold a tenth of the data out, to tune on it")
+    steps: int | None = option(None, "stop after so many steps of the stream")
+    evaluations: int = option(20, "evaluations along the run, beside task ends")
+    checkpoint_every: float = option(60.0, "seconds between checkpoints")
+    device: str = option("auto", "'cpu', 'cuda', ... or the best there is")
+    threads: int | None = option(None, "CPU threads; as many as there are without")
+    data_dir: str | None = option(None, "folder of the data sets")
+    tensorboard: bool = option(False, "write TensorBoard files, too")
 
     def __post_init__(self) -> None:
         """Refuse settings that make no run."""
         for each in dataclasses.fields(self):
-            _check_type(each.name, getattr(self, each.name), str(each.type))
-        _check_choice("env", self.env, list(BENCHMARKS))
-        _check_choice("policy", self.policy, [*POLICIES, "none"])
-        _check_choice("network", self.network, list(NETWORKS))
+            check_type(each.name, getattr(self, each.name), str(each.type))
+        check_choice("env", self.env, list(BENCHMARKS))
+        check_choice("policy", self.policy, [*POLICIES, "none"])
+        check_choice("network", self.network, list(NETWORKS))
         for name in (
             "imbalance",
             "epochs",
@@ -74,15 +77,15 @@ class ExperimentConfig:
             "gss_groups",
             "coreset_parts",
         ):
-            _check(name, getattr(self, name), 1)
+            check_least(name, getattr(self, name), 1)
         for name in ("seed", "evaluations", "learning_rate", "alpha", "beta", "eta"):
-            _check(name, getattr(self, name), 0)
+            check_least(name, getattr(self, name), 0)
         for name in ("noise", "jitter", "checkpoint_every"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
         for name in ("steps", "threads"):
             if getattr(self, name) is not None:
-                _check(name, getattr(self, name), 1)
+                check_least(name, getattr(self, name), 1)
         for name, most in (("threads", 1024), ("seed", 2**63 - 1)):
             if (getattr(self, name) or 0) > most:
                 raise ValueError(
@@ -112,15 +115,7 @@ class ExperimentConfig:
                     "network 'resnet18' and augmented are for images: "
                     f"{self.env} has none"
                 )
-        try:
-            kind = torch.device("cpu" if self.device == "auto" else self.device).type
-        except RuntimeError:
-            kind = "meta"
-        if kind == "meta":
-            raise ValueError(
-                f"device must be 'auto', 'cpu', 'cuda' or one of torch's, got "
-                f"{self.device!r}"
-            )
+        check_device(self.device)
 
     @classmethod
     def preset(cls, env: str, name: str | None = None, **chosen: Any) -> Any:
@@ -139,18 +134,16 @@ class ExperimentConfig:
             >>> config.network, config.capacity, config.epochs
             ('resnet18', 200, 50)
         """
-        _check_choice("env", env, list(BENCHMARKS))
+        check_choice("env", env, list(BENCHMARKS))
         if name is None:
             name = _PRESET_OF_DATASET[BENCHMARKS[env].dataset]
-        _check_choice("preset", name, list(PRESETS))
+        check_choice("preset", name, list(PRESETS))
         return cls(**{**PRESETS[name], "env": env, **chosen})
 
     @property
     def torch_device(self) -> torch.device:
         """The device to compute on."""
-        if self.device != "auto":
-            return torch.device(self.device)
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return choose_device(self.device)
 
     def as_dict(self) -> dict[str, Any]:
         """The settings by name."""
@@ -201,36 +194,3 @@ _PRESET_OF_DATASET = {
     "Digits": "digits",
     "Diabetes": "diabetes",
 }
-
-
-def _check_choice(name: str, value: str, choices: list[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-
-
-def _check_type(name: str, value: object, annotation: str) -> None:
-    """Refuse a value of another type than its field's, or one that is not finite."""
-    if value is None and "None" in annotation:
-        return
-    kind = annotation.split(" ")[0]
-    fits = {
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value),
-        "str": isinstance(value, str),
-        "bool": isinstance(value, bool),
-    }[kind]
-    if not fits:
-        words = {
-            "int": "a whole number",
-            "float": "a finite number",
-            "str": "text",
-            "bool": "True or False",
-        }
-        raise ValueError(f"{name} must be {words[kind]}, got {value!r}")
-
-
-def _check(name: str, value: float, least: float) -> None:
-    if not value >= least:
-        raise ValueError(f"{name} must be at least {least}, got {value!r}")

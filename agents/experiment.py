@@ -26,7 +26,7 @@ from agents.metrics import (
     class_variance,
     forward_transfer,
 )
-from agents.run_folder import RunFolder
+from agents.run_folder import RunFolder, make_logger
 from continual_envs import ClassificationStreamEnv, make_stream
 from info_replay import SelectiveReplayBuffer
 
@@ -96,7 +96,7 @@ class Experiment:
             else:
                 folder.create(config)
         self._saved_at = time.monotonic()
-        self._logger = _make_logger(config, folder)
+        self._logger = make_logger(config.tensorboard, folder)
 
     # -- running ----------------------------------------------------------------------
 
@@ -317,11 +317,3 @@ class Experiment:
         # What was noted after the checkpoint will be noted again.
         with metrics.open("a") as file:
             file.truncate(self._written)
-
-
-def _make_logger(config: ExperimentConfig, folder: RunFolder | None) -> Any:
-    if not config.tensorboard or folder is None:
-        return None
-    from torchrl.record.loggers.tensorboard import TensorboardLogger
-
-    return TensorboardLogger("tensorboard", log_dir=str(folder.path))

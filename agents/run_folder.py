@@ -19,15 +19,20 @@ import platform
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from agents.config import ExperimentConfig
-
-__all__ = ["RunError", "RunFolder"]
+__all__ = ["RunError", "RunFolder", "Settings", "make_logger"]
 
 _PACKAGES = ("torch", "torchvision", "torchrl", "tensordict", "gymnasium", "numpy")
 #: Settings that may differ between a run and its continuation.
 _FREE = ("checkpoint_every", "data_dir", "tensorboard")
+
+
+class Settings(Protocol):
+    """Typed settings of a run, with a default for each."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings by name."""
 
 
 class RunError(RuntimeError):
@@ -63,7 +68,7 @@ class RunFolder:
                 "another folder"
             )
 
-    def create(self, config: ExperimentConfig) -> None:
+    def create(self, config: Settings) -> None:
         """Make the folder of a new run.
 
         Raises:
@@ -75,7 +80,7 @@ class RunFolder:
         versions = {name: version(name) for name in _PACKAGES}
         self.write("versions.json", {"python": platform.python_version(), **versions})
 
-    def check(self, config: ExperimentConfig) -> None:
+    def check(self, config: Settings) -> None:
         """Refuse to continue a run with other settings.
 
         A setting that did not exist when the run was started has its default.
@@ -90,7 +95,7 @@ class RunFolder:
             raise RunError(
                 f"{self.path / 'config.json'} is damaged: expected settings by name"
             )
-        saved = {**ExperimentConfig().as_dict(), **found}
+        saved = {**type(config)().as_dict(), **found}
         for name, value in config.as_dict().items():
             if name not in _FREE and saved[name] != value:
                 raise RunError(
@@ -144,3 +149,12 @@ class RunFolder:
         except ValueError as error:
             raise RunError(f"{self.metrics} is damaged: {error}") from error
         yield from (event for event in events if event["kind"] == kind)
+
+
+def make_logger(wanted: bool, folder: RunFolder | None) -> Any:
+    """TorchRL's logger for TensorBoard, if it is wanted and there is a folder."""
+    if not wanted or folder is None:
+        return None
+    from torchrl.record.loggers.tensorboard import TensorboardLogger
+
+    return TensorboardLogger("tensorboard", log_dir=str(folder.path))

@@ -1,0 +1,27 @@
+"""The parts of deep Q-learning with a memory that chooses what to keep.
+
+* :mod:`~agents.q_learning.network`: Q-networks that give their hidden features, too;
+* :mod:`~agents.q_learning.features`: what the memory looks at, computed for collected
+  frames by :class:`TransitionFeatures` and kept fresh by :class:`FeatureDQNLoss`;
+* :mod:`~agents.q_learning.standardization`: :class:`RunningStandardization`;
+* :mod:`~agents.q_learning.config`: the settings, :class:`DQNConfig`;
+* :mod:`~agents.q_learning.memory`: the replay buffer of a run;
+* :mod:`~agents.q_learning.environment`: its environments;
+* :mod:`~agents.q_learning.evaluation`: the return on every task.
+
+All but the settings and the evaluation are parts of TorchRL's kind and can be used in
+its training loops.
+"""
+
+from agents.q_learning.config import DQNConfig
+from agents.q_learning.features import FeatureDQNLoss, TransitionFeatures
+from agents.q_learning.network import make_q_network
+from agents.q_learning.standardization import RunningStandardization
+
+__all__ = [
+    "DQNConfig",
+    "FeatureDQNLoss",
+    "RunningStandardization",
+    "TransitionFeatures",
+    "make_q_network",
+]

@@ -1,0 +1,120 @@
+"""The environments of a run of Q-learning, as gymnasium's and as TorchRL's.
+
+A run collects from several copies of an environment in turn, which share its frames. A
+sequence of tasks (:class:`continual_envs.TaskSequenceEnv`) is shared, too: each copy
+goes through all tasks with its part of their frames.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+from gymnasium.vector import AutoresetMode, VectorEnv
+from torchrl.envs import GymWrapper
+
+from agents.q_learning.config import DQNConfig
+from continual_envs import CONTROL_IDS, TaskSequenceEnv
+
+__all__ = ["environment_id", "make_task_envs", "make_torchrl_env", "num_frames"]
+
+_DEFAULT_FRAMES = 30_000
+
+
+def environment_id(config: DQNConfig) -> str:
+    """The id of the environment at gymnasium.
+
+    Args:
+        config: the settings; those of this package may be given by their short names.
+
+    Raises:
+        ValueError: if there is no such environment, or it is no sequence of tasks and
+            has lengths.
+    """
+    own = {name.split("/")[1].split("-")[0]: name for name in CONTROL_IDS}
+    name = own.get(config.env, config.env)
+    try:
+        gymnasium.spec(name)
+    except gymnasium.error.Error as error:
+        raise ValueError(
+            f"env must be one of {', '.join(own)} or an id of gymnasium, got "
+            f"{config.env!r}: {error}"
+        ) from error
+    if config.lengths is not None and name not in CONTROL_IDS:
+        raise ValueError(
+            f"lengths are those of a sequence of tasks ({', '.join(own)}): env "
+            f"{config.env!r} is none"
+        )
+    return name
+
+
+def _single(config: DQNConfig, copies: int = 1) -> dict[str, Any]:
+    """Options of one of several copies that share the frames."""
+    lengths = config.task_lengths
+    if lengths is None:
+        if environment_id(config) not in CONTROL_IDS:
+            return {}
+        lengths = TaskSequenceEnv().lengths
+    return {"lengths": tuple(length // copies for length in lengths)}
+
+
+def num_frames(config: DQNConfig) -> int:
+    """Frames of a run."""
+    if config.frames is not None:
+        return config.frames
+    return sum(_single(config).get("lengths", (_DEFAULT_FRAMES,)))
+
+
+def make_torchrl_env(config: DQNConfig, copies: int | None = None) -> GymWrapper:
+    """Copies of the environment, stepped together.
+
+    Args:
+        config: the settings.
+        copies: that share the frames of the run, by default as many as there are envs;
+            more if there are several collectors.
+
+    Returns:
+        A TorchRL environment with ``batch_size=[num_envs]`` and categorical actions.
+
+    Raises:
+        ValueError: if Q-learning cannot act in it.
+    """
+    envs = gymnasium.make_vec(
+        environment_id(config),
+        num_envs=config.num_envs,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": AutoresetMode.DISABLED},
+        **_single(config, copies or config.num_envs),
+    )
+    _check_spaces(config, envs)
+    return GymWrapper(
+        envs, categorical_action_encoding=True, device=config.torch_device
+    )
+
+
+def _check_spaces(config: DQNConfig, envs: VectorEnv) -> None:
+    observation, action = envs.single_observation_space, envs.single_action_space
+    if not isinstance(action, gymnasium.spaces.Discrete) or action.start != 0:
+        raise ValueError(
+            f"Q-learning needs discrete actions 0, 1, ...; {config.env!r} has {action}"
+        )
+    if not isinstance(observation, gymnasium.spaces.Box) or len(
+        observation.shape
+    ) not in (1, 3):
+        raise ValueError(
+            "Q-learning needs vectors or images with channels to look at; "
+            f"{config.env!r} has {observation}"
+        )
+
+
+def make_task_envs(config: DQNConfig) -> list[list[gymnasium.Env[Any, Any]]]:
+    """Environments to evaluate in: for every task as many as there are episodes."""
+    name = environment_id(config)
+    if name not in CONTROL_IDS:
+        return [[gymnasium.make(name) for _ in range(config.episodes)]]
+    sequence = gymnasium.make(name, **_single(config)).unwrapped
+    assert isinstance(sequence, TaskSequenceEnv)
+    return [
+        [sequence.make_task(task) for _ in range(config.episodes)]
+        for task in range(len(sequence.lengths))
+    ]

@@ -1,0 +1,196 @@
+"""One run of Q-learning from its settings to its results: :class:`DQNExperiment`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import threadpoolctl
+import torch
+from torchrl.data import TensorDictReplayBuffer
+from torchrl.objectives import DQNLoss
+
+from agents.dqn import DQNAgent
+from agents.interrupts import deferred_interrupt
+from agents.q_learning.config import DQNConfig
+from agents.q_learning.environment import make_torchrl_env, num_frames
+from agents.q_learning.evaluation import TaskEvaluator
+from agents.q_learning.memory import make_memory
+from agents.run_folder import RunFolder, make_logger
+from continual_envs import TaskSequenceEnv
+
+__all__ = ["DQNExperiment", "summarize"]
+
+#: Told of the frames so far, the frames of the run and the last returns.
+Progress = Callable[[int, int, list[float]], None]
+
+
+class DQNExperiment:
+    """A run in progress.
+
+    Args:
+        config: the settings.
+        folder: where its files go; ``None`` to keep nothing.
+        make_memory: makes the replay buffer; by default that of the settings.
+
+    Example:
+        >>> config = DQNConfig(lengths="200,200", recent=0.0, evaluations=2, episodes=2)
+        >>> result = DQNExperiment(config).run()
+        >>> result["frames"], len(result["evaluations"][-1]["returns"])
+        (416, 2)
+    """
+
+    def __init__(
+        self,
+        config: DQNConfig,
+        folder: RunFolder | None = None,
+        *,
+        make_memory: Callable[[DQNConfig, DQNLoss, torch.Size], Any] = make_memory,
+    ) -> None:
+        if folder is not None:
+            folder.check_new()
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+            threadpoolctl.threadpool_limits(config.threads, user_api="blas")
+        torch.manual_seed(config.seed)  # of exploration
+        self.config = config
+        self.folder = folder
+        self.env = make_torchrl_env(config)
+        self.env.set_seed(config.seed)
+        self.agent = DQNAgent(config, self.env, make_memory)
+        self.evaluator = TaskEvaluator(config)
+        self.num_frames = num_frames(config)
+        self.evaluations: list[dict[str, Any]] = []
+        if folder is not None:
+            folder.create(config)
+        self._logger = make_logger(config.tensorboard, folder)
+
+    def run(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Collect and learn to the end.
+
+        Args:
+            progress: told of each batch of frames.
+
+        Returns:
+            The result, as in ``result.json``.
+
+        Raises:
+            KeyboardInterrupt: after Ctrl-C.
+        """
+        due = np.linspace(0, self.num_frames, self.config.evaluations + 1)[1:]
+        start = time.perf_counter()
+        evaluating = 0.0
+        frames = 0
+        with deferred_interrupt() as interrupted:
+            for frames in self.agent.train(self.num_frames):
+                passed = int(np.searchsorted(due, frames, side="right"))
+                if passed:
+                    due = due[passed:]
+                    before = time.perf_counter()
+                    self._evaluate(frames)
+                    evaluating += time.perf_counter() - before
+                if progress is not None:
+                    last = self.evaluations[-1]["returns"] if self.evaluations else []
+                    progress(frames, self.num_frames, last)
+                if interrupted():
+                    raise KeyboardInterrupt
+        if not self.evaluations or self.evaluations[-1]["frame"] < frames:
+            self._evaluate(frames)
+        seconds = time.perf_counter() - start
+        result = {
+            **self.config.as_dict(),
+            "frames": frames,
+            **summarize(self.evaluations),
+            "evaluations": self.evaluations,
+        }
+        if self.folder is not None:
+            self.folder.write(
+                "timing.json",
+                {"learning": seconds - evaluating, "evaluation": evaluating},
+            )
+            self.folder.write("result.json", result)
+        return result
+
+    def _evaluate(self, frame: int) -> None:
+        event = {
+            "frame": frame,
+            "returns": self.evaluator.returns(self.agent.network),
+            "tasks": _current_tasks(self.env),
+            **describe_memory(self.agent.memory, self.evaluator.num_tasks),
+        }
+        self.evaluations.append(event)
+        if self.folder is not None:
+            with self.folder.metrics.open("a") as file:
+                file.write(json.dumps({"kind": "evaluation", **event}) + "\n")
+        if self._logger is not None:
+            for task, value in enumerate(event["returns"]):
+                self._logger.log_scalar(f"return/{task}", value, step=frame)
+            self._logger.log_scalar(
+                "memory/terminal_share", event["terminal_share"], step=frame
+            )
+
+
+def _current_tasks(env: Any) -> list[int]:
+    """The task that each copy of a sequence is in."""
+    copies: list[gymnasium.Env[Any, Any]] = env._env.envs
+    return [
+        copy.unwrapped.task
+        for copy in copies
+        if isinstance(copy.unwrapped, TaskSequenceEnv)
+    ]
+
+
+def describe_memory(memory: TensorDictReplayBuffer, num_tasks: int) -> dict[str, Any]:
+    """What a memory holds.
+
+    Args:
+        memory: the replay buffer.
+        num_tasks: of a sequence, whose observations end in a one-hot context.
+
+    Returns:
+        Its size, the share of terminal transitions, the share of each task if there are
+        several, and counts of what was offered and what passed.
+    """
+    content = memory[:]
+    described: dict[str, Any] = {
+        "size": len(memory),
+        "terminal_share": float(content["next", "terminated"].float().mean()),
+        "write_count": int(memory.write_count),
+        "reservoir_count": int(getattr(memory, "reservoir_count", memory.write_count)),
+    }
+    if num_tasks > 1:
+        context = content["observation"][:, -num_tasks:]
+        described["task_shares"] = context.mean(0).tolist()
+    return described
+
+
+def summarize(evaluations: list[dict[str, Any]]) -> dict[str, Any]:
+    """The numbers by which memories are compared.
+
+    Args:
+        evaluations: of a run, in order.
+
+    Returns:
+        For a single task its return at the end and the mean over the run. For a
+        sequence: ``current_end``, the return on the last task at the end; ``old_end``,
+        that on the others; ``old_during``, the same while only the last was played;
+        ``forgetting``, by how much the others were once better; ``mean_end``, over all.
+    """
+    returns = np.array([event["returns"] for event in evaluations])
+    end = returns[-1]
+    if returns.shape[1] == 1:
+        return {"end": float(end[0]), "mean": float(returns.mean())}
+    last = returns.shape[1] - 1
+    during = [min(event["tasks"]) == last for event in evaluations]
+    return {
+        "current_end": float(end[-1]),
+        "old_end": float(end[:-1].mean()),
+        "old_during": float(returns[during, :-1].mean()) if any(during) else None,
+        "current_during": float(returns[during, -1].mean()) if any(during) else None,
+        "forgetting": float((returns[:, :-1].max(0) - end[:-1]).mean()),
+        "mean_end": float(end.mean()),
+    }

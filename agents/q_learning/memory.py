@@ -1,0 +1,87 @@
+"""The replay buffer of a run of Q-learning: :func:`make_memory`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torchrl.data import (
+    LazyTensorStorage,
+    TensorDictPrioritizedReplayBuffer,
+    TensorDictReplayBuffer,
+)
+from torchrl.envs import Compose
+from torchrl.objectives import DQNLoss
+
+from agents.q_learning.config import DQNConfig
+from agents.q_learning.features import TransitionFeatures
+from agents.q_learning.standardization import RunningStandardization
+from info_replay import MIC, make_replay_buffer
+
+__all__ = ["choose_target", "make_memory", "memory_options"]
+
+# Beyond this many numbers, their changes are too many to explain at every frame.
+_LARGEST_OBSERVATION = 64
+
+
+def choose_target(config: DQNConfig, observation_shape: torch.Size) -> str:
+    """What the memory is to explain, by the size of the observation if not given."""
+    if config.target != "auto":
+        return config.target
+    return "dyn" if observation_shape.numel() <= _LARGEST_OBSERVATION else "td"
+
+
+def memory_options(config: DQNConfig) -> dict[str, Any]:
+    """Options of the selecting memory of a run."""
+    options: dict[str, Any] = {"batch_size": config.batch_size}
+    if config.recent:
+        options["recent"] = config.recent
+    if config.policy == "infors":
+        options |= {
+            "criterion": MIC(config.eta),
+            "gamma": config.gamma,
+            "noise": config.noise,
+            "jitter": config.jitter,
+            "decay": config.decay,
+        }
+    return options
+
+
+def make_memory(
+    config: DQNConfig, loss: DQNLoss, observation_shape: torch.Size
+) -> TensorDictReplayBuffer:
+    """The replay buffer of a run.
+
+    Args:
+        config: the settings.
+        loss: whose network gives the features.
+        observation_shape: of one environment.
+
+    Returns:
+        TorchRL's own buffer for ``"fifo"`` and ``"prioritized"``, ours for the others.
+    """
+    device = config.torch_device
+    generator = torch.Generator(device=device).manual_seed(config.seed)
+    if config.policy == "fifo":
+        return TensorDictReplayBuffer(
+            storage=LazyTensorStorage(config.capacity, device=device),
+            batch_size=config.batch_size,
+            generator=generator,
+        )
+    if config.policy == "prioritized":
+        return TensorDictPrioritizedReplayBuffer(
+            alpha=0.6,
+            beta=0.4,
+            storage=LazyTensorStorage(config.capacity, device=device),
+            batch_size=config.batch_size,
+            generator=generator,
+        )
+    options = memory_options(config)
+    if config.policy == "infors":
+        target = choose_target(config, observation_shape)
+        options["transform"] = Compose(
+            RunningStandardization(), TransitionFeatures(loss, target)
+        )
+    return make_replay_buffer(
+        config.policy, config.capacity, device=device, generator=generator, **options
+    )
