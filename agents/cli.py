@@ -1,4 +1,4 @@
-"""The command line: ``info-replay train`` and ``info-replay show``."""
+"""The command line: ``info-replay train``, ``dqn`` and ``show``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from tqdm import tqdm
 from agents.checkpoint import CheckpointError
 from agents.config import PRESETS, ExperimentConfig
 from agents.experiment import Experiment
+from agents.q_learning.config import DQNConfig
+from agents.q_learning.environment import SHORT_NAMES
+from agents.q_learning.experiment import DQNExperiment
+from agents.q_learning.show import draw_q_pictures, format_q_result, is_q_learning
 from agents.run_folder import RunError, RunFolder
 from agents.show import draw_pictures, format_result
 from continual_envs import BENCHMARKS, DatasetError
@@ -28,9 +32,13 @@ keep, and see what came out."""
 _TRAIN = """Run DER++ on a stream. Settings that are not given are those of the paper
 for the stream's data set. The run's files go to a folder; a run that was interrupted
 goes on with --resume, as if nothing had happened."""
+_DQN = """Deep Q-learning with a memory that chooses what to keep, in any environment
+of gymnasium with discrete actions and vectors or images to look at. The default is a
+sequence of CartPole variants that come one after the other: what is not kept in memory
+is forgotten. The run's files go to a folder."""
 _SHOW = """Print the result of a run and draw its pictures (PNG) into its folder: the
-accuracy of every task and the memory's class counts along the run, and what is in the
-memory."""
+accuracy (or return) of every task and what the memory holds along the run, and images
+in memory at its end."""
 
 
 _POLICIES = """infors (what is informative, then at random), infogs (the most
@@ -93,19 +101,45 @@ def _make_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--resume", action="store_true", help="continue the run in the folder"
     )
-    hints = typing.get_type_hints(ExperimentConfig)
-    for field in dataclasses.fields(ExperimentConfig):
-        text = field.metadata["help"]
-        if field.default is not None:
-            text = f"{text} ({field.default})"
-        _add_option(train, field.name, hints[field.name], text)
+    _add_settings(train, ExperimentConfig)
     train.set_defaults(run=_train)
+    dqn = commands.add_parser(
+        "dqn",
+        help="run Q-learning in an environment",
+        description=_DQN,
+        epilog=f"Environments: {', '.join(SHORT_NAMES)} or any id of gymnasium, "
+        "module:id for one that a module registers. Policies: infors (what is "
+        "informative, then at random), rs (at random), fifo (the most recent), "
+        "prioritized (the most recent, sampled by error); with --recent a part of the "
+        "memory of infors and rs is for the most recent.",
+    )
+    dqn.add_argument(
+        "--out", metavar="FOLDER", help="of the run (default: runs/ENV-POLICY-...)"
+    )
+    _add_settings(dqn, DQNConfig)
+    dqn.set_defaults(run=_dqn)
     show = commands.add_parser(
         "show", help="print and draw a run's results", description=_SHOW
     )
     show.add_argument("folder", metavar="RUN", help="folder of a finished run")
     show.set_defaults(run=_show)
     return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser, settings: type) -> None:
+    """An option for every field of typed settings."""
+    hints = typing.get_type_hints(settings)
+    for field in dataclasses.fields(settings):
+        text = field.metadata["help"]
+        if field.default is not None:
+            text = f"{text} ({field.default})"
+        _add_option(parser, field.name, hints[field.name], text)
+
+
+def _chosen(options: argparse.Namespace, settings: type) -> dict[str, Any]:
+    """The settings that were given."""
+    names = {field.name for field in dataclasses.fields(settings)}
+    return {name: value for name, value in vars(options).items() if name in names}
 
 
 def _add_option(
@@ -133,8 +167,7 @@ def _add_option(
 
 
 def _train(options: argparse.Namespace) -> int:
-    names = {field.name for field in dataclasses.fields(ExperimentConfig)}
-    chosen = {name: value for name, value in vars(options).items() if name in names}
+    chosen = _chosen(options, ExperimentConfig)
     env = chosen.pop("env", ExperimentConfig.env)
     try:
         config = ExperimentConfig.preset(env, options.preset, **chosen)
@@ -167,6 +200,30 @@ def _train(options: argparse.Namespace) -> int:
     return 0
 
 
+def _dqn(options: argparse.Namespace) -> int:
+    try:
+        config = DQNConfig(**_chosen(options, DQNConfig))
+        name = config.env.replace("/", "-").replace(":", "-")
+        default = Path("runs") / f"{name}-dqn-{config.policy}-seed{config.seed}"
+        folder = RunFolder(options.out or default)
+        experiment = DQNExperiment(config, folder)
+    except (ValueError, OSError) as error:
+        raise _WrongOption(str(error)) from error
+    print(f"run folder: {folder.path}", file=sys.stderr)
+    with tqdm(
+        total=experiment.num_frames, desc=f"{config.env} {config.policy}", unit="frame"
+    ) as bar:
+
+        def progress(frames: int, total: int, returns: list[float]) -> None:
+            text = " ".join(f"{value:.0f}" for value in returns)
+            bar.set_postfix_str(f"returns {text or '-'}", refresh=False)
+            bar.update(min(frames, total) - bar.n)
+
+        experiment.run(progress)
+    print(format_q_result(folder))
+    return 0
+
+
 def default_folder(config: ExperimentConfig) -> Path:
     """A folder named after what a run is about."""
     name = f"{config.env}-{config.policy}-r{config.imbalance}-seed{config.seed}"
@@ -175,8 +232,9 @@ def default_folder(config: ExperimentConfig) -> Path:
 
 def _show(options: argparse.Namespace) -> int:
     folder = RunFolder(options.folder)
-    print(format_result(folder))
-    for path in draw_pictures(folder):
+    q_learning = is_q_learning(folder)
+    print((format_q_result if q_learning else format_result)(folder))
+    for path in (draw_q_pictures if q_learning else draw_pictures)(folder):
         print(path)
     return 0
 

@@ -7,6 +7,7 @@ goes through all tasks with its part of their frames.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import gymnasium
@@ -16,9 +17,17 @@ from torchrl.envs import GymWrapper
 from agents.q_learning.config import DQNConfig
 from continual_envs import CONTROL_IDS, TaskSequenceEnv
 
-__all__ = ["environment_id", "make_task_envs", "make_torchrl_env", "num_frames"]
+__all__ = [
+    "SHORT_NAMES",
+    "environment_id",
+    "make_task_envs",
+    "make_torchrl_env",
+    "num_frames",
+]
 
 _DEFAULT_FRAMES = 30_000
+#: This package's sequences of tasks by short names.
+SHORT_NAMES = {name.split("/")[1].split("-")[0]: name for name in CONTROL_IDS}
 
 
 def environment_id(config: DQNConfig) -> str:
@@ -31,19 +40,22 @@ def environment_id(config: DQNConfig) -> str:
         ValueError: if there is no such environment, or it is no sequence of tasks and
             has lengths.
     """
-    own = {name.split("/")[1].split("-")[0]: name for name in CONTROL_IDS}
-    name = own.get(config.env, config.env)
+    own = ", ".join(SHORT_NAMES)
+    name = SHORT_NAMES.get(config.env, config.env)
     try:
-        gymnasium.spec(name)
-    except gymnasium.error.Error as error:
+        module, _, plain = name.rpartition(":")
+        if module:
+            importlib.import_module(module)  # registers its environments
+        gymnasium.spec(plain)
+    except (gymnasium.error.Error, ImportError) as error:
         raise ValueError(
-            f"env must be one of {', '.join(own)} or an id of gymnasium, got "
-            f"{config.env!r}: {error}"
+            f"env must be one of {own} or an id of gymnasium, got {config.env!r}: "
+            f"{error}"
         ) from error
     if config.lengths is not None and name not in CONTROL_IDS:
         raise ValueError(
-            f"lengths are those of a sequence of tasks ({', '.join(own)}): env "
-            f"{config.env!r} is none"
+            f"lengths are those of a sequence of tasks ({own}): env {config.env!r} is "
+            "none"
         )
     return name
 
