@@ -78,6 +78,8 @@ class DQNAgent:
         self.memory: TensorDictReplayBuffer = memory(
             config, self.loss, observation.shape
         )
+        self._inputs = [*self.loss.in_keys, "priority_weight"]
+        self._fresh = ["td_error", *(["feature"] * looks)]
         self._stored = [*self.loss.in_keys, *([HIDDEN_KEY, "action_value"] * looks)]
         self._compute_loss = torch.compile(self.loss) if config.compiled else self.loss
 
@@ -100,13 +102,16 @@ class DQNAgent:
         Args:
             updates: number of steps.
         """
-        batch_size = self.config.batch_size
-        samples = self.memory.sample(updates * batch_size).split(batch_size)
-        for sample in samples:
-            self._compute_loss(sample)["loss"].backward()
+        sample = self.memory.sample(updates * self.config.batch_size)
+        # Without the rest, the compiled loss is the same for every memory.
+        inputs = sample.select(*self._inputs, strict=False)
+        parts = inputs.split(self.config.batch_size)
+        for part in parts:
+            self._compute_loss(part)["loss"].backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
-        self.memory.update_tensordict_priority(torch.cat(samples))
+        fresh = [part.select(*self._fresh) for part in parts]
+        self.memory.update_tensordict_priority(sample.update(torch.cat(fresh)))
 
     def train(self, num_frames: int) -> Iterator[int]:
         """Collect and learn.

@@ -3,6 +3,8 @@
 ``python -m benchmarks.q_learning measure`` runs what is not in
 ``docs/results/q_learning.jsonl`` yet; several processes may share the work, each with
 another ``--shard``. ``table`` prints means, standard errors and paired differences.
+``single`` and ``single-table`` do the same for the check that nobody loses by switching
+on a single task (``docs/results/q_learning_single.jsonl``).
 """
 
 from __future__ import annotations
@@ -52,6 +54,20 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 #: Compared at other capacities, too, with the first five seeds.
 AT_OTHER_CAPACITIES = ("FIFO", "RS", "FIFO + RS", "FIFO + InfoRS")
+#: Single tasks, and what is compared there: few slots of ours, many of TorchRL's.
+SINGLE: dict[str, dict[str, Any]] = {
+    "CartPole-v1": {"frames": 20_000},
+    "Acrobot-v1": {"frames": 40_000, "discount": 0.99},
+}
+SINGLE_METHODS: dict[str, dict[str, Any]] = {
+    "FIFO, 10,000 slots": {"policy": "fifo", "capacity": 10_000},
+    "FIFO + InfoRS, 1,000 slots": {
+        "policy": "infors",
+        "capacity": 1000,
+        "recent": 0.25,
+    },
+    "FIFO, 1,000 slots": {"policy": "fifo", "capacity": 1000},
+}
 Job = dict[str, Any]
 
 
@@ -121,6 +137,54 @@ def run(job: Job, done: dict[str, dict[str, Any]]) -> dict[str, Any]:
     result.pop("device")
     seconds = round(time.perf_counter() - start, 1)
     return {"job": job, "result": result, "seconds": seconds}
+
+
+def single_measurements() -> Iterator[Job]:
+    """Every single task, method and seed."""
+    for seed, env, method in itertools.product(SEEDS, SINGLE, SINGLE_METHODS):
+        yield {"method": method, "env": env, "seed": seed}
+
+
+def run_single(job: Job, done: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """One run on a single task."""
+    start = time.perf_counter()
+    config = DQNConfig(
+        env=job["env"],
+        seed=job["seed"],
+        compiled=True,
+        threads=1,
+        device="cpu",
+        **SINGLE[job["env"]],
+        **SINGLE_METHODS[job["method"]],
+    )
+    result = DQNExperiment(config).run()
+    result.pop("device")
+    seconds = round(time.perf_counter() - start, 1)
+    return {"job": job, "result": result, "seconds": seconds}
+
+
+def single_table() -> str:
+    """Return along the run and at its end, and paired differences, as Markdown."""
+    runs: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+    for entry in read_results("q_learning_single").values():
+        job = entry["job"]
+        key = job["env"], job["method"]
+        runs.setdefault(key, {})[job["seed"]] = entry["result"]
+    baseline = next(iter(SINGLE_METHODS))
+    lines = ["| | mean along the run | at the end | minus the first, mean | seeds |"]
+    lines.append("|---" * 5 + "|")
+    for env, method in itertools.product(SINGLE, SINGLE_METHODS):
+        results, first = runs.get((env, method), {}), runs.get((env, baseline), {})
+        gaps = [
+            results[seed]["mean"] - first[seed]["mean"]
+            for seed in sorted(results.keys() & first.keys())
+        ]
+        cells = [cell([r[name] for r in results.values()]) for name in ("mean", "end")]
+        cells.append("" if method == baseline else cell(gaps))
+        lines.append(
+            f"| {env}, {method} | " + " | ".join(cells) + f" | {len(results)} |"
+        )
+    return "\n".join(lines)
 
 
 def read_results(name: str) -> dict[str, dict[str, Any]]:
@@ -217,21 +281,28 @@ def differences(setting: str, capacity: int, baseline: str) -> str:
 def main() -> None:
     """Measure or print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("measure", "table"))
+    parser.add_argument("kind", choices=("measure", "table", "single", "single-table"))
     parser.add_argument("--method", nargs="+", help="only runs of these methods")
     parser.add_argument("--shard", default="0/1", help="i/n: every n-th job from i on")
     options = parser.parse_args()
     logging.getLogger("torchrl").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", module="torchrl")
-    if options.kind == "measure":
+    if options.kind in ("measure", "single"):
+        single = options.kind == "single"
         part, parts = map(int, options.shard.split("/"))
         jobs = [
             job
-            for job in measurements()
+            for job in (single_measurements() if single else measurements())
             if (not options.method or job["method"] in options.method)
             and job["seed"] % parts == part
         ]
-        measure("q_learning", jobs, run)
+        if single:
+            measure("q_learning_single", jobs, run_single)
+        else:
+            measure("q_learning", jobs, run)
+        return
+    if options.kind == "single-table":
+        print(single_table())
         return
     for setting, capacity in itertools.product(LENGTHS, (1000, 300, 3000)):
         print(table(setting, capacity), end="\n\n")

@@ -89,11 +89,16 @@ class FeatureDQNLoss(DQNLoss):
     def __init__(self, value_network: TensorDictModuleBase, **options: Any) -> None:
         super().__init__(value_network, **options)
         _check_network(value_network)
+        self._listening = False
         self._outputs: list[TensorDictBase] = []
         self.value_network.register_forward_hook(self._note)
 
     def _note(self, module: Any, inputs: Any, output: TensorDictBase) -> None:
-        self._outputs.append(output)
+        # Of the loss's calls the first is that of the online network on the states
+        # themselves; the network is called by the policy, too.
+        if self._listening:
+            self._listening = False
+            self._outputs.append(output)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """The loss of a sample, which gets ``"feature"`` and ``"td_error"``.
@@ -104,11 +109,10 @@ class FeatureDQNLoss(DQNLoss):
         Returns:
             A tensordict with the entry ``"loss"``.
         """
-        self._outputs.clear()
+        self._outputs.clear()  # of a call that failed
+        self._listening = True
         losses = super().forward(tensordict)
-        # The first call is that of the online network on the states themselves.
-        output = self._outputs[0]
-        self._outputs.clear()
+        output = self._outputs.pop()
         tensordict.set(
             "feature",
             place_by_action(
