@@ -38,6 +38,7 @@ bench: $(INSTALLED)  ## measure the speed of memory, streams, learner and polici
 	$(BIN)/python -m benchmarks.streams
 	$(BIN)/python -m benchmarks.learner
 	$(BIN)/python -m benchmarks.baselines
+	$(BIN)/python -m benchmarks.q_step
 
 docs: $(INSTALLED)  ## build the documentation in .docs-build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs .docs-build/html

@@ -7,6 +7,7 @@ Run ``python docs/make_pictures.py`` for all of them, or name some of them:
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -207,10 +208,59 @@ def streams_picture() -> Figure:
     return figure
 
 
+#: Memories in the picture of Q-learning, and their colours.
+Q_MEMORIES = {
+    "FIFO": MUTED,
+    "RS": BLUE,
+    "everything": INK,
+    "InfoRS dyn": GREEN,
+    "FIFO + InfoRS": RED,
+}
+Q_RESULTS = Path(__file__).parent / "results" / "q_learning.jsonl"
+
+
+def q_learning_picture() -> Figure:
+    """Learning curves of Q-learning with several memories, means over seeds."""
+    curves: dict[tuple[str, str], list[Array]] = {}
+    frames: dict[str, Array] = {}
+    for line in Q_RESULTS.read_text().splitlines():
+        entry = json.loads(line)
+        job, events = entry["job"], entry["result"]["evaluations"]
+        if job["capacity"] == 1000:
+            returns = np.array([event["returns"] for event in events])
+            curves.setdefault((job["setting"], job["method"]), []).append(returns)
+            frames[job["setting"]] = np.array([event["frame"] for event in events])
+    figure, grid = plt.subplots(
+        2, 2, figsize=(9, 5.2), sharex="col", sharey=True, layout="constrained"
+    )
+    for column, (setting, title) in enumerate(
+        (("balanced", "10k / 10k / 10k frames"), ("imbalanced", "5k / 5k / 30k"))
+    ):
+        for method, colour in Q_MEMORIES.items():
+            runs = np.stack(curves[setting, method])
+            for axes, values in zip(
+                grid[:, column], (runs[:, :, :-1].mean(2), runs[:, :, -1]), strict=True
+            ):
+                mean = values.mean(0)
+                error = values.std(0, ddof=1) / len(values) ** 0.5
+                steps = frames[setting] / 1000
+                axes.plot(steps, mean, color=colour, label=method)
+                axes.fill_between(
+                    steps, mean - error, mean + error, color=colour, alpha=0.15, lw=0
+                )
+        grid[0, column].set_title(title)
+        grid[1, column].set_xlabel("thousand frames")
+    grid[0, 0].set_ylabel("return, first two tasks")
+    grid[1, 0].set_ylabel("return, last task")
+    grid[0, 0].legend(fontsize=8.5)
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "streams": streams_picture,
     "toy_regression": toy_regression_picture,
     "memory": memory_picture,
+    "q_learning": q_learning_picture,
 }
 
 
