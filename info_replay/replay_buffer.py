@@ -22,6 +22,7 @@ from info_replay.writers import (
     CoresetWriter,
     FeatureClusterWriter,
     GradientGreedyWriter,
+    HybridWriter,
     InfoGreedyWriter,
     InfoReservoirWriter,
     ReservoirWriter,
@@ -57,6 +58,9 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
         decay: of the running moments, ``None`` for all history; see
             :class:`RunningMoments`.
         dtype: floating type of the statistics.
+        recent: slots for the most recent items, which are selected among when they are
+            no longer that: a number, or a share of the capacity; ``None`` for none. See
+            :class:`HybridWriter`.
         device: of the default storage.
         generator: for sampling; it also seeds the decisions.
         **options: of ``TensorDictReplayBuffer``: sampler, batch_size, prefetch,
@@ -99,6 +103,7 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
         target_key: NestedKey = "target",
         decay: float | None = None,
         dtype: torch.dtype = torch.float64,
+        recent: int | float | None = None,
         device: torch.device | str | None = None,
         generator: torch.Generator | None = None,
         **options: Any,
@@ -122,7 +127,7 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
         super().__init__(
             capacity,
             storage=storage,
-            writer=writer,
+            writer=_behind_ring(writer, recent),
             device=device,
             generator=generator,
             **options,
@@ -144,7 +149,11 @@ POLICIES: Mapping[str, Callable[..., SelectionWriter]] = {
 
 
 def make_replay_buffer(
-    policy: str, capacity: int | None = None, **options: Any
+    policy: str,
+    capacity: int | None = None,
+    *,
+    recent: int | float | None = None,
+    **options: Any,
 ) -> SelectiveReplayBuffer:
     """A replay buffer by the name of its selection policy.
 
@@ -152,6 +161,9 @@ def make_replay_buffer(
         policy: ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"gss"``, ``"fss-clust"``,
             ``"coreset"``, ``"infogs"``, ``"infogs-rs"`` or ``"infors"``.
         capacity: number of slots.
+        recent: how many of the slots, a number or a share, hold the most recent items,
+            the policy selecting among older ones for the rest; see
+            :class:`HybridWriter`. By default it selects for all slots.
         **options: of the policy's writer and of :class:`SelectiveReplayBuffer`.
 
     Returns:
@@ -172,7 +184,7 @@ def make_replay_buffer(
             f"policy must be one of {', '.join(map(repr, POLICIES))}, got {policy!r}"
         )
     if policy == "infors":
-        return InfoReservoirReplayBuffer(capacity, **options)
+        return InfoReservoirReplayBuffer(capacity, recent=recent, **options)
     make_writer = POLICIES[policy]
     parameters = inspect.signature(make_writer).parameters
     own = {name: options.pop(name) for name in parameters if name in options}
@@ -180,4 +192,11 @@ def make_replay_buffer(
         needed = parameter.kind != parameter.VAR_POSITIONAL
         if needed and parameter.default is parameter.empty and name not in own:
             raise TypeError(f"policy {policy!r} needs the option {name!r}")
-    return SelectiveReplayBuffer(capacity, writer=make_writer(**own), **options)
+    writer = _behind_ring(make_writer(**own), recent)
+    return SelectiveReplayBuffer(capacity, writer=writer, **options)
+
+
+def _behind_ring(
+    writer: SelectionWriter, recent: int | float | None
+) -> SelectionWriter:
+    return writer if recent is None else HybridWriter(writer, recent)

@@ -126,9 +126,10 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         return self._information_writer("moments").moments
 
     def _information_writer(self, what: str) -> InformationWriter:
-        if not isinstance(self.writer, InformationWriter):
-            raise AttributeError(f"{type(self.writer).__name__} does not keep {what}")
-        return self.writer
+        policy = self.writer.policy
+        if not isinstance(policy, InformationWriter):
+            raise AttributeError(f"{type(policy).__name__} does not keep {what}")
+        return policy
 
     def add(self, data: TensorDictBase) -> int:
         """Offer one item.
@@ -199,11 +200,11 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample, with its ``"index"`` and new features.
         """
-        writer = self._writer
-        if not isinstance(writer, FeatureWriter):
-            raise AttributeError(f"{type(writer).__name__} does not keep features")
+        policy = self._writer.policy
+        if not isinstance(policy, FeatureWriter):
+            raise AttributeError(f"{type(policy).__name__} does not keep features")
         with self._replay_lock, self._write_lock:
-            writer.update_features(data)
+            self._writer.update_features(data)
 
     def update_tensordict_priority(self, data: TensorDictBase) -> None:
         """TorchRL's hook after replay: new features first, then priorities.
@@ -211,7 +212,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample; policies that keep no features ignore them.
         """
-        if isinstance(self._writer, FeatureWriter):
+        if isinstance(self._writer.policy, FeatureWriter):
             self.update_features(data)
         if isinstance(self._sampler, PrioritizedSampler):
             super().update_tensordict_priority(data)

@@ -1,6 +1,6 @@
 """Selection policies as TorchRL writers, one a file.
 
-========================================  ======================================
+========================================  ==========================================
 :class:`ReservoirWriter`                  RS: a uniform sample of the stream
 :class:`WeightedReservoirWriter`          WRS: in proportion to weights
 :class:`ClassBalancedReservoirWriter`     CBRS: equal shares for all classes
@@ -9,7 +9,8 @@
 :class:`CoresetWriter`                    coresets of the stream
 :class:`InfoReservoirWriter`              InfoRS: RS among informative items
 :class:`InfoGreedyWriter`                 InfoGS, and InfoGS-RS with a reservoir
-========================================  ======================================
+:class:`HybridWriter`                     a ring of recent items before any of these
+========================================  ==========================================
 
 All of them work alone, ``TensorDictReplayBuffer(storage=..., writer=...)``; what they
 share is :class:`SelectionWriter`.
@@ -21,6 +22,7 @@ from info_replay.writers.coreset import CoresetWriter
 from info_replay.writers.feature_cluster import FeatureClusterWriter
 from info_replay.writers.features import FeatureWriter
 from info_replay.writers.gradient_greedy import GradientGreedyWriter
+from info_replay.writers.hybrid import HybridWriter
 from info_replay.writers.info_greedy import InfoGreedyWriter
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 from info_replay.writers.information import InformationWriter
@@ -37,6 +39,7 @@ __all__ = [
     "FeatureClusterWriter",
     "FeatureWriter",
     "GradientGreedyWriter",
+    "HybridWriter",
     "InfoGreedyWriter",
     "InfoReservoirWriter",
     "InformationWriter",

@@ -87,14 +87,20 @@ class SelectionWriter(Writer):
         return [slice(0, count)]
 
     def _check(self, data: TensorDictBase) -> None:
-        """Raise what any part of a batch would raise; asked if there are several."""
+        """Raise what a batch would raise if it were offered; changes nothing.
+
+        Asked where it is not decided at once: in parts, or when it left a queue.
+        """
+
+    def _prepare(self, data: TensorDictBase) -> None:
+        """Make what takes its shape from the first item, before any is decided."""
 
     def _adopt(self, data: TensorDictBase) -> None:
         """Count items that the storage brought along as the first of the stream."""
 
     def _adopt_brought(self) -> None:
         if self._counters["brought"]:
-            self._adopt(self.slots.storage[: self._counters["brought"]])
+            self._adopt(self.slots.read(slice(0, self._counters["brought"])))
             self._counters["brought"] = 0
 
     def _forget_statistics(self) -> None:
@@ -125,11 +131,20 @@ class SelectionWriter(Writer):
         """
         if self._slots is not None and self._slots.storage is storage:
             return
-        self._slots = Slots(storage)
-        self._storage = storage
-        if len(storage) and not self.reservoir_count:
+        self._take(Slots(storage))
+
+    def _take(self, slots: Slots) -> None:
+        """Manage some slots from now on."""
+        self._slots = slots
+        self._storage = slots.storage
+        if len(slots) and not self.reservoir_count:
             for name in ("reservoir_count", "draw_count", "brought"):
-                self._counters[name] = len(storage)
+                self._counters[name] = len(slots)
+
+    @property
+    def policy(self) -> SelectionWriter:
+        """The writer that selects: this one, unless it leaves that to another."""
+        return self
 
     @property
     def slots(self) -> Slots:
@@ -172,6 +187,10 @@ class SelectionWriter(Writer):
     def _offer(self, data: TensorDictBase) -> NDArray[np.int64]:
         data = self.slots.admit(data)
         self._adopt_brought()
+        return self._offer_admitted(data)
+
+    def _offer_admitted(self, data: TensorDictBase) -> NDArray[np.int64]:
+        """Offer a batch that fits what is stored; gives the slot of each item."""
         blocks = self._blocks(len(data))
         if len(blocks) == 1:
             return self._offer_block(data)

@@ -83,11 +83,21 @@ class ClassBalancedReservoirWriter(SelectionWriter):
             self._lists_version = self._counters["version"]
         return self._lists
 
+    def _labels(self, data: TensorDictBase) -> NDArray[np.int64]:
+        """Labels of a batch, checked."""
+        labels = to_host(read_labels(data, self.target_key))[0].astype(np.int64)
+        refuse_labels(labels, self.num_classes, self.target_key)
+        return labels
+
+    def _check(self, data: TensorDictBase) -> None:
+        self._labels(data)
+
+    def _prepare(self, data: TensorDictBase) -> None:
+        self._make_members()
+
     def _decide(self, data: TensorDictBase) -> Decision:
         count = len(data)
-        device_labels = read_labels(data, self.target_key)
-        labels = to_host(device_labels)[0].astype(np.int64)
-        refuse_labels(labels, self.num_classes, self.target_key)
+        labels = self._labels(data)
         batch = _Batch(self._slot_lists(), *self._classes.array.copy())
         # The batch works on the lists themselves; until it is committed they count as
         # outdated and would be derived again.
@@ -120,8 +130,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         return places, commit
 
     def _adopt(self, data: TensorDictBase) -> None:
-        labels = to_host(read_labels(data, self.target_key))[0].astype(np.int64)
-        refuse_labels(labels, self.num_classes, self.target_key)
+        labels = self._labels(data)
         batch = _Batch(
             [[] for _ in range(self.num_classes)],
             *np.zeros((2, self.num_classes), dtype=np.int64),
@@ -160,6 +169,17 @@ class ClassBalancedReservoirWriter(SelectionWriter):
             "classes": self._classes.tensor(),
             "members": None if self._members is None else self._members.tensor(),
         }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict`; see :class:`SelectionWriter`.
+
+        Args:
+            state_dict: of a writer with as many classes.
+        """
+        version = self._counters["version"]
+        super().load_state_dict(state_dict)
+        # It never goes back, so that no process takes its old lists for the new ones.
+        self._counters["version"] = max(version + 1, self._counters["version"])
 
     def _load_policy_state(self, state: dict[str, Any]) -> None:
         self._classes.assign(state["classes"])

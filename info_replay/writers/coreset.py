@@ -223,7 +223,7 @@ class CoresetWriter(RegroupingWriter):
         keys = [self.observation_key, self.target_key]
         items = torch.cat(
             [
-                self.slots.storage[old].select(*keys),
+                self.slots.read(old).select(*keys),
                 data[new].select(*keys).to(device),
             ]
         )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.writers.base import SelectionWriter
 from info_replay.writers.entries import refuse_infinite
+from info_replay.writers.generations import Generations
 from info_replay.writers.host import to_host
 from info_replay.writers.sample import Sample
-from info_replay.writers.slots import last_rows
+from info_replay.writers.slots import Slots, last_rows
 
 __all__ = ["FeatureWriter"]
 
@@ -44,24 +47,35 @@ class FeatureWriter(SelectionWriter):
         """
         if data.batch_dims and not len(data):
             return
-        size = len(self.slots)
+        places, features = self._read_sample(data, self.slots, self._generations)
+        if places.size:
+            index = torch.from_numpy(places).to(features.device)
+            self._write_back(index, features, len(self.slots))
+
+    def _read_sample(
+        self, data: TensorDictBase, slots: Slots, generations: Generations
+    ) -> tuple[NDArray[np.int64], Tensor]:
+        """The slots that a sample still belongs to, all different, and new features.
+
+        Args:
+            data: the sample, not empty.
+            slots: that it came from.
+            generations: of these slots.
+        """
         sample = Sample(
-            data, self.feature_key, self.slots, size, given_up=self.regroups
+            data, self.feature_key, slots, len(slots), given_up=self.regroups
         )
-        low, high, *held = to_host(*sample.tensors(self._generations.stamps))
+        low, high, *held = to_host(*sample.tensors(generations.stamps))
         places = sample.live_slots(*held)
         features = sample.features
         if not self._in_range(float(low), float(high)):
             refuse_infinite(features, self.feature_key)
             self._refuse_large(float(max(-low, high)))
         rows = last_rows(places)
-        if not rows.size:
-            return
-        device = features.device
-        index = torch.from_numpy(places[rows]).to(device)
         if len(rows) < len(features):
-            features = features.index_select(0, torch.from_numpy(rows).to(device))
-        self._write_back(index, features, size)
+            pick = torch.from_numpy(rows).to(features.device)
+            features = features.index_select(0, pick)
+        return places[rows], features
 
     def _write_back(self, index: Tensor, features: Tensor, size: int) -> None:
         """Store new features of some slots, all different."""

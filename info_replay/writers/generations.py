@@ -11,16 +11,19 @@ __all__ = ["Generations"]
 
 
 class Generations:
-    """One stamp a slot, by which a sample can be told from a later item in its slot.
-
-    Attributes:
-        stamps: shape ``(capacity,)``, -1 for a slot that never was written; ``None``
-            before the first write.
-    """
+    """One stamp a slot, by which a sample can be told from a later item in its slot."""
 
     def __init__(self) -> None:
-        self.stamps: Tensor | None = None
+        self._stamps: Tensor | None = None
         self._shared = False
+
+    @property
+    def stamps(self) -> Tensor | None:
+        """Shape ``(capacity,)``, -1 for a slot that never was written.
+
+        ``None`` before the first write.
+        """
+        return self._stamps
 
     def prepare(self, slots: Slots) -> Tensor:
         """The stamps; of items that a storage brought along, which count as written.
@@ -31,17 +34,17 @@ class Generations:
         Returns:
             The stamps.
         """
-        if self.stamps is None:
+        if self._stamps is None:
             stamps = torch.full(
                 (slots.capacity,), -1, dtype=torch.int64, device=slots.device
             )
             stamps[: len(slots)] = 0
             self._keep(stamps)
-        assert self.stamps is not None
-        return self.stamps
+        assert self._stamps is not None
+        return self._stamps
 
     def _keep(self, stamps: Tensor) -> None:
-        self.stamps = stamps.share_memory_() if self._shared else stamps
+        self._stamps = stamps.share_memory_() if self._shared else stamps
 
     def advance(self, slots: Slots, index: Tensor | None = None) -> None:
         """Note that slots were written, or that all were emptied.
@@ -60,29 +63,30 @@ class Generations:
     def of(self, slots: Slots, index: int | Tensor) -> Tensor:
         """The stamps of some slots, on the device of the index; -1 has stamp -1."""
         places = torch.as_tensor(index, dtype=torch.long)
-        if self.stamps is None:
+        stamps = self.stamps
+        if stamps is None:
             brought = (places >= 0) & (places < len(slots))
             return brought.long() - 1
-        there = places.to(self.stamps.device)
-        known = self.stamps[there.clamp(0, slots.capacity - 1)]
+        there = places.to(stamps.device)
+        known = stamps[there.clamp(0, slots.capacity - 1)]
         valid = (there >= 0) & (there < slots.capacity)
         return torch.where(valid, known, -1).to(places.device)
 
     def state(self) -> Tensor | None:
         """A copy of the stamps."""
-        return None if self.stamps is None else self.stamps.clone()
+        return None if self._stamps is None else self._stamps.clone()
 
     def load_state(self, slots: Slots, state: Tensor | None) -> None:
         """Continue from a :meth:`state`."""
         if state is None:
-            self.stamps = None
-        elif self.stamps is None:
+            self._stamps = None
+        elif self._stamps is None:
             self._keep(state.to(slots.device).clone())
         else:
-            self.stamps.copy_(state)
+            self._stamps.copy_(state)
 
     def share_memory_(self) -> None:
         """Move the stamps to memory that child processes share."""
         self._shared = True
-        if self.stamps is not None:
-            self.stamps.share_memory_()
+        if self._stamps is not None:
+            self._stamps.share_memory_()

@@ -122,7 +122,7 @@ class GradientGreedyWriter(SelectionWriter):
         count = min(self.groups, size // width)
         chosen = np.argsort(draws, kind="stable")[: count * width]
         index = torch.from_numpy(chosen).to(self.slots.device)
-        return self._units(self.slots.storage[index].reshape(count, width))
+        return self._units(self.slots.read(index).reshape(count, width))
 
     def _similarities(self, items: TensorDictBase, compass: Tensor) -> Tensor:
         """Largest cosine similarity of each item to the groups, shape ``(n,)``."""
@@ -201,6 +201,9 @@ class GradientGreedyWriter(SelectionWriter):
             )
         )
         return [generator.random(length) for length in (size, size, count)]
+
+    def _prepare(self, data: TensorDictBase) -> None:
+        self._scores.of(self.slots)
 
     def _adopt(self, data: TensorDictBase) -> None:
         self._scores.of(self.slots)[: len(data)] = _FIRST_SCORE

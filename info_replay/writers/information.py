@@ -238,6 +238,10 @@ class InformationWriter(FeatureWriter):
         offer = self._read(data)
         self._refuse(offer, data, to_host(*offer.extremes()))
 
+    def _prepare(self, data: TensorDictBase) -> None:
+        if self._knowledge.posterior is None:
+            self._knowledge.keep(self._read(data[:1]).posterior)
+
     @_QUIET
     def _decide(self, data: TensorDictBase) -> Decision:
         size = len(self.slots)

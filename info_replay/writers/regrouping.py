@@ -79,7 +79,7 @@ class RegroupingWriter(SelectionWriter):
         if size != self._counters["size"] and self._counters["write_count"]:
             self._forget_statistics()
             if size:
-                self._adopt(self.slots.storage[:size])
+                self._adopt(self.slots.read(slice(0, size)))
 
     def _offer_part(self, data: TensorDictBase) -> Places:
         """Regroup with a part of a batch; gives the source of each slot."""

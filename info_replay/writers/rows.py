@@ -47,9 +47,9 @@ class StoredRows:
 
         The entries themselves are part of it, not their numbers, which could come back.
         """
-        leaves = [slots.leaf(key) for key in (self.feature_key, self.target_key)]
-        counts = [0 if leaf.is_inference() else leaf._version for leaf in leaves]
-        return [slots.revision, *counts, *leaves]
+        keys = (self.feature_key, self.target_key)
+        counts = [slots.version(key) for key in keys]
+        return [slots.revision, *counts, *(slots.leaf(key) for key in keys)]
 
     def in_step(self, slots: Slots) -> bool:
         """Whether the kept rows are those of the slots as they are."""

@@ -30,6 +30,9 @@ class Slots:
         storage: a one-dimensional tensor storage that holds tensordicts.
     """
 
+    #: Place of slot 0 in the storage.
+    first: int = 0
+
     def __init__(self, storage: TensorStorage) -> None:
         if not isinstance(storage, TensorStorage):
             raise TypeError(
@@ -70,9 +73,19 @@ class Slots:
         """A number that moves with every write to the storage, whoever wrote."""
         return int(self.storage._mutation_revision)
 
+    def version(self, key: NestedKey) -> int:
+        """A number that moves when an entry is changed in place by this process."""
+        leaf = self.leaf(key)
+        return 0 if leaf.is_inference() else leaf._version
+
+    def read(self, where: slice | Tensor) -> TensorDictBase:
+        """The items of some slots in use; of a slice, a view."""
+        items: TensorDictBase = self.storage[where]
+        return items
+
     @property
     def leaves(self) -> dict[NestedKey, Tensor]:
-        """The stored tensors by key; each has the capacity as its first dimension."""
+        """The storage's tensors by key, with its ``max_size`` as first dimension."""
         # Asked for anew each time: a storage may be restored or have entries replaced.
         content = self.storage._storage
         if not is_tensor_collection(content):
@@ -181,16 +194,20 @@ class Slots:
         for key, leaf in self.leaves.items():
             value = data.get(key)
             if not isinstance(value, Tensor) or not isinstance(leaf, Tensor):
-                leaf[target] = value[torch.from_numpy(rows)]
+                places = self.first + slots if self.first else slots
+                leaf[torch.from_numpy(places)] = value[torch.from_numpy(rows)]
                 continue
+            if self.first:
+                # Torch would refuse a view of other slots if it were written to all.
+                leaf = leaf[self.first :]
             if not whole:
                 pick = picks.get(value.device)
                 if pick is None:
                     pick = picks[value.device] = torch.from_numpy(rows).to(value.device)
                 value = value.index_select(0, pick)
             leaf[target] = value.to(leaf.device)
-        storage._len = max(len(storage), int(slots.max()) + 1)
-        storage._set_last_cursor(last)
+        storage._len = max(len(storage), self.first + int(slots.max()) + 1)
+        storage._set_last_cursor(self.first + last)
         storage._bump_mutation_revision()
         return index
 
@@ -223,8 +240,12 @@ class Slots:
 
     def announce(self, index: Tensor) -> None:
         """Tell the buffers on this storage which slots have new items."""
+        places = self._in_storage(index)
         for entity in self.storage._attached_entities_iter():
-            entity.mark_update(index)
+            entity.mark_update(places)
+
+    def _in_storage(self, index: Tensor) -> Tensor:
+        return index + self.first if self.first else index
 
 
 def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:

@@ -56,9 +56,15 @@ class TaskTimingWriter(SelectionWriter):
         self._counters["task"] += 1
         self._counters["step"] = 0
 
-    def _decide(self, data: TensorDictBase) -> Decision:
+    def _check(self, data: TensorDictBase) -> None:
         if not self._counters["task"]:
             raise RuntimeError("start_task() must say that the first task begins")
+
+    def _prepare(self, data: TensorDictBase) -> None:
+        self._waiting.of(self.slots)
+
+    def _decide(self, data: TensorDictBase) -> Decision:
+        self._check(data)
         waiting = self._waiting.of(self.slots).copy()
         if self._counters["step"] == self.delay:
             waiting = self._choose()

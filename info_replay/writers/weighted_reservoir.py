@@ -95,6 +95,9 @@ class WeightedReservoirWriter(SelectionWriter):
     def _adopt(self, data: TensorDictBase) -> None:
         self._total.array[0] = np.cumsum(self._weigh(data))[-1]
 
+    def _check(self, data: TensorDictBase) -> None:
+        self._weigh(data)
+
     def _weigh(self, data: TensorDictBase) -> NDArray[np.float64]:
         """Weights of a batch, checked."""
         count = len(data)

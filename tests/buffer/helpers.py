@@ -17,7 +17,12 @@ from torch import Tensor
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.posterior import BayesianLinearPosterior
-from info_replay.writers import InformationWriter
+from info_replay.replay_buffer import POLICIES as WRITERS
+from info_replay.writers import HybridWriter, InformationWriter, SelectionWriter
+
+#: Those with a ring of recent items, named after what selects behind it.
+HYBRID = ("recent-rs", "recent-infors")
+RECENT = 3
 
 POLICIES = (
     "rs",
@@ -29,9 +34,10 @@ POLICIES = (
     "infors",
     "fss-clust",
     "coreset",
+    *HYBRID,
 )
 #: Those that keep a posterior, moments and features.
-INFORMATION = ("infogs", "infogs-rs", "infors")
+INFORMATION = ("infogs", "infogs-rs", "infors", "recent-infors")
 #: Those that look at stored features, which replay should bring back.
 FEATURES = (
     *INFORMATION,
@@ -41,15 +47,21 @@ FEATURES = (
 REGROUPING = ("fss-clust", "coreset")
 #: Those whose memory, once full, is full.
 FIXED = tuple(policy for policy in POLICIES if policy not in REGROUPING)
+#: Those of them that select among all items, without a ring.
+PURE = tuple(policy for policy in FIXED if policy not in HYBRID)
+#: All but those of which another one tells as much.
+KINDS = tuple(policy for policy in POLICIES if policy != "recent-rs")
 #: Those that look at labels.
 LABELLED = ("cbrs", *INFORMATION, "coreset")
 
 CAPACITY, WIDTH, CLASSES, BATCH = 16, 5, 4, 6
 
 for_each_policy = pytest.mark.parametrize("policy", POLICIES)
+for_each_kind_of_policy = pytest.mark.parametrize("policy", KINDS)
 for_each_information_policy = pytest.mark.parametrize("policy", INFORMATION)
 for_each_feature_policy = pytest.mark.parametrize("policy", FEATURES)
 for_each_fixed_policy = pytest.mark.parametrize("policy", FIXED)
+for_each_pure_policy = pytest.mark.parametrize("policy", PURE)
 
 
 def make_stream(count: int, *, seed: int = 0, width: int = WIDTH) -> TensorDict:
@@ -90,6 +102,8 @@ def policy_options(policy: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if policy in LABELLED:
         options["num_classes"] = CLASSES
+    if policy in HYBRID:
+        options["recent"] = RECENT
     if policy == "gss":
         options.update(gradients=linear_gradients, group_size=3, groups=1)
     if policy == "coreset":
@@ -97,6 +111,24 @@ def policy_options(policy: str) -> dict[str, Any]:
     if policy.startswith("infogs"):
         options.update(gamma=-1.0, gamma_learnability=-2.0)
     return options
+
+
+def make_writer(policy: str) -> SelectionWriter:
+    """The writer of a policy, for a buffer of TorchRL's."""
+    options = policy_options(policy)
+    recent = options.pop("recent", None)
+    writer = WRITERS[name_of(policy)](**options)
+    return writer if recent is None else HybridWriter(writer, recent)
+
+
+def name_of(policy: str) -> str:
+    """What ``make_replay_buffer`` calls it."""
+    return policy.removeprefix("recent-")
+
+
+def past_ring(policy: str, count: int) -> int:
+    """How many of so many items have reached the policy."""
+    return max(0, count - RECENT) if policy in HYBRID else count
 
 
 def make_buffer(
@@ -107,7 +139,7 @@ def make_buffer(
     if options.get("storage") is not None:
         capacity = None
     generator = torch.Generator().manual_seed(seed)
-    return make_replay_buffer(policy, capacity, generator=generator, **options)
+    return make_replay_buffer(name_of(policy), capacity, generator=generator, **options)
 
 
 def play(
@@ -137,6 +169,7 @@ def complete_state(buffer: SelectiveReplayBuffer) -> dict[str, Any]:
     state["size"] = used
     for name in ("revision", "version"):
         state["_writer"]["counters"].pop(name, None)
+        state["_writer"]["policy"].get("counters", {}).pop(name, None)
     return state
 
 
@@ -195,16 +228,17 @@ def rebuilt_posterior(buffer: SelectiveReplayBuffer) -> BayesianLinearPosterior:
         max_rows=buffer.capacity,
         form=kept.form,  # type: ignore[arg-type]
     )
-    writer = buffer.writer
-    if len(buffer):
-        memory = buffer.storage[: len(buffer)]
+    writer = buffer.writer.policy
+    ring = RECENT if isinstance(buffer.writer, HybridWriter) else 0
+    if len(buffer) > ring:
+        memory = buffer.storage[ring : len(buffer)]
         targets = memory.get(writer.target_key)
         if writer.num_classes is not None:
             targets = torch.nn.functional.one_hot(targets.flatten(), writer.num_classes)
         fresh.observe(
             memory.get(writer.feature_key),
             targets.double(),
-            rows=torch.arange(len(buffer)),
+            rows=torch.arange(len(memory)),
         )
     return fresh
 
@@ -222,7 +256,7 @@ def assert_in_step(buffer: SelectiveReplayBuffer) -> None:
 
     Policies without statistics look at the storage itself.
     """
-    if not isinstance(buffer.writer, InformationWriter):
+    if not isinstance(buffer.writer.policy, InformationWriter):
         return
     kept, fresh = buffer.posterior, rebuilt_posterior(buffer)
     assert kept is not None

@@ -33,11 +33,13 @@ from .helpers import (
     BATCH,
     CLASSES,
     INFORMATION,
+    PURE,
     WIDTH,
     assert_full,
     for_each_information_policy,
     for_each_policy,
     make_stream,
+    name_of,
     policy_options,
 )
 
@@ -52,6 +54,10 @@ on_a_real_gpu = [
 #: Kernel statistics are used where features are wide for the capacity.
 WIDTHS = {"primal": WIDTH, "kernel": 2 * CAPACITY}
 in_both_forms = pytest.mark.parametrize("form", WIDTHS)
+#: Without a ring, what is offered is decided at once.
+for_each_pure_information_policy = pytest.mark.parametrize(
+    "policy", [policy for policy in INFORMATION if policy in PURE]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -204,7 +210,11 @@ def make_device_buffer(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         buffer = make_replay_buffer(
-            policy, CAPACITY, device=device, batch_size=BATCH, **{**settings, **options}
+            name_of(policy),
+            CAPACITY,
+            device=device,
+            batch_size=BATCH,
+            **{**settings, **options},
         )
     buffer.writer.seed = 0
     return buffer
@@ -404,8 +414,9 @@ def test_no_form_of_the_statistics_reads_from_the_device(
 
 
 @on_each_machine
-def test_reservoir_sampling_needs_no_transfer(machine: str) -> None:
-    run = run_on(machine, "rs")
+@pytest.mark.parametrize("policy", ["rs", "recent-rs"])
+def test_reservoir_sampling_needs_no_transfer(policy: str, machine: str) -> None:
+    run = run_on(machine, policy)
     assert [step.calls for step in run.steps] == [0] * len(run.steps)
 
 
@@ -457,7 +468,7 @@ def test_a_coreset_needs_one_transfer_for_the_batch_and_one_for_a_merge(
 
 @on_each_machine
 @in_both_forms
-@for_each_information_policy
+@for_each_pure_information_policy
 def test_filling_and_writing_back_need_one_transfer(
     policy: str, form: str, machine: str
 ) -> None:
@@ -469,7 +480,20 @@ def test_filling_and_writing_back_need_one_transfer(
 
 @on_each_machine
 @in_both_forms
-@for_each_information_policy
+def test_a_ring_needs_one_more_transfer_for_what_comes(form: str, machine: str) -> None:
+    run = run_on(machine, "recent-infors", form=form)
+    for name in ("fill", "fill to the brim"):
+        assert run[name].calls == 2
+    for name in ("extend", "extend again", "add"):
+        assert 2 <= run[name].calls <= run[name].written + 2, name
+    for name in ("write back while filling", "write back"):
+        assert run[name].calls == 1
+    assert run["sample"].calls == 0
+
+
+@on_each_machine
+@in_both_forms
+@for_each_pure_information_policy
 def test_a_full_memory_needs_one_transfer_a_round(
     policy: str, form: str, machine: str
 ) -> None:
@@ -486,7 +510,7 @@ def test_a_full_memory_needs_one_transfer_a_round(
 
 
 @on_each_machine
-@for_each_information_policy
+@for_each_pure_information_policy
 def test_a_batch_in_parts_needs_one_transfer_each_and_one_for_the_whole(
     policy: str, machine: str
 ) -> None:
@@ -545,7 +569,7 @@ def test_slots_are_told_on_the_device_of_the_batch(policy: str, machine: str) ->
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @in_both_forms
-@for_each_information_policy
+@for_each_pure_information_policy
 def test_statistics_on_a_gpu_follow_the_memory(policy: str, form: str) -> None:
     buffer = run_on("real", policy, form=form).buffer
     stream = make_stream(30, seed=8, width=WIDTHS[form])

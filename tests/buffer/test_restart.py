@@ -30,22 +30,21 @@ from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 from torchrl.envs import Transform
 
 from info_replay import SelectiveReplayBuffer
-from info_replay.replay_buffer import POLICIES as WRITERS
 
 from .helpers import (
     BATCH,
     CAPACITY,
     INFORMATION,
-    POLICIES,
+    KINDS,
     assert_full,
     assert_in_step,
     complete_state,
     differences,
-    for_each_policy,
+    for_each_kind_of_policy,
     make_buffer,
     make_stream,
+    make_writer,
     play,
-    policy_options,
 )
 
 STORAGES: dict[str, Callable[[], Any]] = {
@@ -129,7 +128,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, An
     folder = tmp_path_factory.mktemp("restart")
     plan, here = {}, {}
     stream = make_stream(STREAM)
-    for policy, storage, stop in itertools.product(POLICIES, STORAGES, STOPS):
+    for policy, storage, stop in itertools.product(KINDS, STORAGES, STOPS):
         items = STOPS[stop]
         buffer = make_buffer(policy, storage=STORAGES[storage]())
         play(buffer, stream[:items])
@@ -151,7 +150,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, An
 @pytest.mark.parametrize(
     ("way", "storage"), [(way, storage) for storage in WAYS for way in WAYS[storage]]
 )
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_new_process_goes_on_to_the_bit(
     policy: str,
     way: str,
@@ -178,7 +177,7 @@ def test_a_stop_in_the_middle_of_filling_is_one(
 
 @pytest.mark.parametrize("stop", STOPS)
 @for_each_storage
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_deep_copy_goes_on_to_the_bit_and_by_itself(
     policy: str, storage: str, stop: str
 ) -> None:
@@ -196,7 +195,7 @@ def test_a_deep_copy_goes_on_to_the_bit_and_by_itself(
 
 @pytest.mark.parametrize("way", ["state_dict", "dumps"])
 @for_each_storage
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_restored_buffer_can_be_used_like_any_other(
     policy: str, storage: str, way: str, tmp_path: Path
 ) -> None:
@@ -222,7 +221,7 @@ def test_a_restored_buffer_can_be_used_like_any_other(
 
 @pytest.mark.parametrize("way", ["state_dict", "dumps"])
 @for_each_storage
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_buffer_that_was_in_use_takes_a_saved_state(
     policy: str, storage: str, way: str, tmp_path: Path
 ) -> None:
@@ -240,7 +239,7 @@ def test_a_buffer_that_was_in_use_takes_a_saved_state(
     assert differences(play(buffer, stream[40:]), play(other, stream[40:])) == []
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_state_from_before_the_first_item_makes_a_buffer_new(policy: str) -> None:
     stream = make_stream(60)
     new, used = make_buffer(policy), make_buffer(policy, seed=5)
@@ -250,7 +249,7 @@ def test_a_state_from_before_the_first_item_makes_a_buffer_new(policy: str) -> N
     assert differences(play(new, stream), play(used, stream)) == []
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_storages_can_be_exchanged_on_the_way(policy: str, tmp_path: Path) -> None:
     stream = make_stream(STREAM)
     buffer = make_buffer(policy, storage=STORAGES["memmap"]())
@@ -261,16 +260,17 @@ def test_storages_can_be_exchanged_on_the_way(policy: str, tmp_path: Path) -> No
     assert differences(play(buffer, stream[40:]), play(twin, stream[40:])) == []
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_writer_in_a_plain_buffer_is_saved_with_it(
     policy: str, tmp_path: Path
 ) -> None:
     stream = make_stream(STREAM)
 
     def make_plain() -> TensorDictReplayBuffer:
-        writer = WRITERS[policy](**policy_options(policy))
         return TensorDictReplayBuffer(
-            storage=LazyTensorStorage(CAPACITY), writer=writer, batch_size=BATCH
+            storage=LazyTensorStorage(CAPACITY),
+            writer=make_writer(policy),
+            batch_size=BATCH,
         )
 
     buffer, twin, ours = make_plain(), make_plain(), make_buffer(policy)
@@ -328,7 +328,7 @@ class Counting(Transform):
 
 
 @for_each_storage
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_state_dict_is_a_snapshot(policy: str, storage: str) -> None:
     buffer = make_buffer(policy, storage=STORAGES[storage]())
     play(buffer, make_stream(40))
@@ -361,7 +361,7 @@ def test_samplers_and_transforms_are_part_of_the_snapshot(
 
 
 @for_each_storage
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_state_that_was_taken_can_be_taken_again(policy: str, storage: str) -> None:
     stream = make_stream(STREAM)
     buffer = make_buffer(policy, storage=STORAGES[storage]())
@@ -386,7 +386,7 @@ def make_large_batch(number: int) -> TensorDict:
 
 
 @pytest.mark.parametrize("way", ["state_dict", "dumps"])
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_save_while_another_thread_writes_is_of_one_moment(
     policy: str, way: str, tmp_path: Path
 ) -> None:
@@ -421,7 +421,7 @@ def test_a_save_while_another_thread_writes_is_of_one_moment(
         assert torch.equal(twin[:]["id"], buffer[:]["id"])
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_saving_changes_nothing(policy: str, tmp_path: Path) -> None:
     stream = make_stream(STREAM)
     saving, quiet = make_buffer(policy), make_buffer(policy)
@@ -435,19 +435,17 @@ def test_saving_changes_nothing(policy: str, tmp_path: Path) -> None:
     assert differences(*logs) == []
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_buffer_that_is_seeded_by_chance_is_saved_with_its_seed(
     policy: str, tmp_path: Path
 ) -> None:
     stream = make_stream(STREAM)
-    options = policy_options(policy)
-    writer = WRITERS[policy](**options)
-    buffer = SelectiveReplayBuffer(CAPACITY, writer=writer, batch_size=BATCH)
+    buffer = SelectiveReplayBuffer(
+        CAPACITY, writer=make_writer(policy), batch_size=BATCH
+    )
     state = buffer.state_dict()
     play(buffer, stream)
-    twin = SelectiveReplayBuffer(
-        CAPACITY, writer=WRITERS[policy](**options), batch_size=BATCH
-    )
+    twin = SelectiveReplayBuffer(CAPACITY, writer=make_writer(policy), batch_size=BATCH)
     twin.load_state_dict(state)
     play(twin, stream)
     assert differences(buffer[:], twin[:]) == []
@@ -456,7 +454,7 @@ def test_a_buffer_that_is_seeded_by_chance_is_saved_with_its_seed(
 # -- on disk --------------------------------------------------------------------------
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_save_replaces_the_one_before_it(policy: str, tmp_path: Path) -> None:
     buffer = make_buffer(policy)
     stream = make_stream(STREAM)
@@ -472,7 +470,7 @@ def test_a_save_replaces_the_one_before_it(policy: str, tmp_path: Path) -> None:
     assert len(folders) == 1
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_save_that_fails_leaves_the_one_before_it(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -494,7 +492,7 @@ def test_a_save_that_fails_leaves_the_one_before_it(
     assert differences(saved, complete_state(twin)) == []
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_memory_is_no_longer_tied_to_the_folder_it_came_from(
     policy: str, tmp_path: Path
 ) -> None:
@@ -512,7 +510,7 @@ def test_a_memory_is_no_longer_tied_to_the_folder_it_came_from(
     assert differences(complete_state(twins[0]), complete_state(twins[1])) == []
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_folder_that_torchrl_wrote_is_replaced_too(
     policy: str, tmp_path: Path
 ) -> None:
@@ -530,7 +528,7 @@ def test_a_folder_that_torchrl_wrote_is_replaced_too(
         assert differences(complete_state(buffer), complete_state(twin)) == []
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_loading_needs_a_save(policy: str, tmp_path: Path) -> None:
     for folder in (tmp_path / "missing", tmp_path):
         with pytest.raises(FileNotFoundError, match="no replay buffer was saved") as it:
@@ -538,7 +536,7 @@ def test_loading_needs_a_save(policy: str, tmp_path: Path) -> None:
         assert str(folder) in str(it.value)
 
 
-@for_each_policy
+@for_each_kind_of_policy
 def test_a_buffer_without_items_says_that_there_is_nothing_to_save(
     policy: str, tmp_path: Path
 ) -> None:

@@ -173,6 +173,16 @@ def test_a_copy_decides_alike(capacity, labels, more):
     assert kept_ids(buffer) == kept_ids(twin)
 
 
+def test_a_saved_state_replaces_the_classes_of_a_memory_one_batch_older():
+    saved, used = (make_buffer(ClassBalancedReservoirWriter(2), 4) for _ in range(2))
+    saved.extend(labelled([0, 0, 1, 1]))
+    for _ in range(2):
+        used.extend(labelled([0, 0]))
+    _ = used.writer.memory_counts
+    used.load_state_dict(saved.state_dict())
+    assert used.writer.memory_counts.tolist() == [2, 2]
+
+
 def test_an_emptied_memory_forgets_its_classes():
     writer = ClassBalancedReservoirWriter(2)
     buffer = make_buffer(writer, 4)
