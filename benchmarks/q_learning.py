@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.q_learning measure`` runs what is not in
 ``docs/results/q_learning.jsonl`` yet; several processes may share the work, each with
-another ``--shard``. ``table`` prints means, standard errors and paired differences.
-``single`` and ``single-table`` do the same for the check that nobody loses by switching
-on a single task (``docs/results/q_learning_single.jsonl``).
+another ``--shard``. ``single`` does the same for the check that nobody loses by
+switching on a single task (``docs/results/q_learning_single.jsonl``). ``report`` puts
+means, standard errors and paired differences into ``docs/results/q_learning.md``.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ SINGLE_METHODS: dict[str, dict[str, Any]] = {
     },
     "FIFO, 1,000 slots": {"policy": "fifo", "capacity": 1000},
 }
+#: What the report is put between.
+BEGIN, END = "<!-- measured -->", "<!-- end -->"
 Job = dict[str, Any]
 
 
@@ -129,12 +131,22 @@ def memory_maker(job: Job, done: dict[str, dict[str, Any]]) -> Callable[..., Any
     return make
 
 
+def compact(value: Any) -> Any:
+    """Numbers without digits that tell nothing."""
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, list):
+        return [compact(entry) for entry in value]
+    if isinstance(value, dict):
+        return {name: compact(entry) for name, entry in value.items()}
+    return value
+
+
 def run(job: Job, done: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """One run; what came out with the settings that made it."""
     start = time.perf_counter()
     experiment = DQNExperiment(make_config(job), make_memory=memory_maker(job, done))
-    result = experiment.run()
-    result.pop("device")
+    result = compact(experiment.run())
     seconds = round(time.perf_counter() - start, 1)
     return {"job": job, "result": result, "seconds": seconds}
 
@@ -157,8 +169,7 @@ def run_single(job: Job, done: dict[str, dict[str, Any]]) -> dict[str, Any]:
         **SINGLE[job["env"]],
         **SINGLE_METHODS[job["method"]],
     )
-    result = DQNExperiment(config).run()
-    result.pop("device")
+    result = compact(DQNExperiment(config).run())
     seconds = round(time.perf_counter() - start, 1)
     return {"job": job, "result": result, "seconds": seconds}
 
@@ -232,7 +243,7 @@ def table(setting: str, capacity: int) -> str:
     """Means and standard errors over seeds, as Markdown."""
     runs = select(setting, capacity)
     heads = [*COLUMNS.values(), "terminal share", "memory by task", "seeds"]
-    lines = [f"| M = {capacity}, {setting} | " + " | ".join(heads) + " |"]
+    lines = ["| | " + " | ".join(heads) + " |"]
     lines.append("|---" * (len(heads) + 1) + "|")
     for method, results in runs.items():
         cells = [cell([r[name] for r in results.values()]) for name in COLUMNS]
@@ -258,11 +269,7 @@ def select(setting: str, capacity: int) -> dict[str, dict[int, dict[str, Any]]]:
 def differences(setting: str, capacity: int, baseline: str) -> str:
     """Paired differences to a baseline over the seeds that both have, as Markdown."""
     runs = select(setting, capacity)
-    lines = [
-        f"| minus {baseline}, M = {capacity}, {setting} | "
-        + " | ".join(COLUMNS.values())
-        + " |"
-    ]
+    lines = [f"| minus {baseline} | " + " | ".join(COLUMNS.values()) + " |"]
     lines.append("|---" * (len(COLUMNS) + 1) + "|")
     for method, results in runs.items():
         seeds = sorted(results.keys() & runs.get(baseline, {}).keys())
@@ -278,10 +285,23 @@ def differences(setting: str, capacity: int, baseline: str) -> str:
     return "\n".join(lines)
 
 
+def report() -> str:
+    """All tables, as Markdown."""
+    parts = []
+    for setting, capacity in itertools.product(LENGTHS, (1000, 300, 3000)):
+        name = " / ".join(f"{int(n) // 1000}k" for n in LENGTHS[setting].split(","))
+        parts.append(f"## {name} frames, {capacity} slots")
+        parts.append(table(setting, capacity))
+        baselines = ("RS", "FIFO + RS") if capacity == 1000 else ("FIFO + RS",)
+        parts += [differences(setting, capacity, baseline) for baseline in baselines]
+    parts += ["## Single tasks", single_table()]
+    return "\n\n".join(parts)
+
+
 def main() -> None:
     """Measure or print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("measure", "table", "single", "single-table"))
+    parser.add_argument("kind", choices=("measure", "single", "report"))
     parser.add_argument("--method", nargs="+", help="only runs of these methods")
     parser.add_argument("--shard", default="0/1", help="i/n: every n-th job from i on")
     options = parser.parse_args()
@@ -301,13 +321,10 @@ def main() -> None:
         else:
             measure("q_learning", jobs, run)
         return
-    if options.kind == "single-table":
-        print(single_table())
-        return
-    for setting, capacity in itertools.product(LENGTHS, (1000, 300, 3000)):
-        print(table(setting, capacity), end="\n\n")
-        for baseline in ("FIFO", "RS", "FIFO + RS"):
-            print(differences(setting, capacity, baseline), end="\n\n")
+    page = RESULTS / "q_learning.md"
+    before, rest = page.read_text().split(BEGIN)
+    _, after = rest.split(END)
+    page.write_text(before + BEGIN + "\n\n" + report() + "\n\n" + END + after)
 
 
 if __name__ == "__main__":

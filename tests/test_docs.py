@@ -1,0 +1,30 @@
+"""The example of Q-learning in the documentation runs as it stands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PAGE = Path(__file__).parent.parent / "docs" / "q_learning.md"
+(CODE,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+def test_the_loop_learns_and_fills_both_parts_of_the_memory() -> None:
+    names: dict[str, Any] = {}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        exec(compile(CODE, str(PAGE), "exec"), names)
+    buffer = names["buffer"]
+    assert len(buffer) == buffer.capacity
+    assert buffer.write_count == 2_000
+    assert 500 < buffer.reservoir_count < 2_000 - 125  # some did not pass
+    # The tasks are told apart by the context: the first is not forgotten.
+    contexts = buffer[:]["observation"][:, -2:].sum(0)
+    assert contexts.min() > 50
+
+
+def test_the_loop_is_short_enough_to_read() -> None:
+    assert len(CODE.splitlines()) < 60
