@@ -33,8 +33,8 @@ class DQNAgent:
     Args:
         config: the settings.
         env: a TorchRL environment that tells shapes; by default that of the settings.
-        memory: the replay buffer, or a function that makes one for the loss; by
-            default that of the settings.
+        memory: makes the replay buffer from the settings, the loss and the shape of
+            an observation; by default that of the settings.
 
     Example:
         >>> config = DQNConfig(env="CartPole-v1", frames=64, num_envs=2)

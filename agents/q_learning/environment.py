@@ -43,16 +43,18 @@ def environment_id(config: DQNConfig) -> str:
     own = ", ".join(SHORT_NAMES)
     name = SHORT_NAMES.get(config.env, config.env)
     try:
-        module, _, plain = name.rpartition(":")
-        if module:
+        module, colon, plain = name.rpartition(":")
+        if colon:
             importlib.import_module(module)  # registers its environments
         gymnasium.spec(plain)
-    except (gymnasium.error.Error, ImportError) as error:
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
         raise ValueError(
             f"env must be one of {own} or an id of gymnasium, got {config.env!r}: "
             f"{error}"
         ) from error
-    if config.lengths is not None and name not in CONTROL_IDS:
+    if plain in CONTROL_IDS:
+        return plain
+    if config.lengths is not None:
         raise ValueError(
             f"lengths are those of a sequence of tasks ({own}): env {config.env!r} is "
             "none"
@@ -89,15 +91,19 @@ def make_torchrl_env(config: DQNConfig, copies: int | None = None) -> GymWrapper
         A TorchRL environment with ``batch_size=[num_envs]`` and categorical actions.
 
     Raises:
-        ValueError: if Q-learning cannot act in it.
+        ValueError: if it cannot be made, or Q-learning cannot act in it.
     """
-    envs = gymnasium.make_vec(
-        environment_id(config),
-        num_envs=config.num_envs,
-        vectorization_mode="sync",
-        vector_kwargs={"autoreset_mode": AutoresetMode.DISABLED},
-        **_single(config, copies or config.num_envs),
-    )
+    name = environment_id(config)
+    try:
+        envs = gymnasium.make_vec(
+            name,
+            num_envs=config.num_envs,
+            vectorization_mode="sync",
+            vector_kwargs={"autoreset_mode": AutoresetMode.DISABLED},
+            **_single(config, copies or config.num_envs),
+        )
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ValueError(f"env {config.env!r} cannot be made: {error}") from error
     _check_spaces(config, envs)
     return GymWrapper(
         envs, categorical_action_encoding=True, device=config.torch_device

@@ -53,6 +53,12 @@ class DQNExperiment:
     ) -> None:
         if folder is not None:
             folder.check_new()
+        try:
+            torch.empty(0, device=config.torch_device)
+        except (RuntimeError, AssertionError):
+            raise ValueError(
+                f"device {config.device!r} is not available here; give 'cpu'"
+            ) from None
         if config.threads is not None:
             torch.set_num_threads(config.threads)
             threadpoolctl.threadpool_limits(config.threads, user_api="blas")
@@ -81,7 +87,8 @@ class DQNExperiment:
         Raises:
             KeyboardInterrupt: after Ctrl-C.
         """
-        due = np.linspace(0, self.num_frames, self.config.evaluations + 1)[1:]
+        count = self.config.evaluations
+        due = [-(-self.num_frames * part // count) for part in range(1, count + 1)]
         start = time.perf_counter()
         evaluating = 0.0
         frames = 0

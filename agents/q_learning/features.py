@@ -111,7 +111,10 @@ class FeatureDQNLoss(DQNLoss):
         """
         self._outputs.clear()  # of a call that failed
         self._listening = True
-        losses = super().forward(tensordict)
+        try:
+            losses = super().forward(tensordict)
+        finally:
+            self._listening = False
         output = self._outputs.pop()
         tensordict.set(
             "feature",

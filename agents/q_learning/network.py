@@ -5,13 +5,20 @@ from __future__ import annotations
 import torch
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import Tensor, nn
-from torchrl.data import Bounded, TensorSpec
+from torchrl.data import TensorSpec
 from torchrl.modules import MLP, ConvNet, QValueActor
 
 __all__ = ["HIDDEN_KEY", "make_q_network"]
 
 #: Entry of a Q-network's output that holds its penultimate activations.
 HIDDEN_KEY = "hidden"
+
+
+class _AsNumbers(nn.Module):
+    """Brings vectors of any type to that of the weights."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return vectors.to(torch.get_default_dtype())
 
 
 class _AsImage(nn.Module):
@@ -78,13 +85,14 @@ def make_q_network(
 def _make_body(observation: TensorSpec, width: int) -> nn.Module:
     shape = tuple(observation.shape)
     if len(shape) == 1:
-        return MLP(
+        layers = MLP(
             in_features=shape[0],
             out_features=width,
             num_cells=[width],
             activation_class=nn.ReLU,
             activate_last_layer=True,
         )
+        return nn.Sequential(_AsNumbers(), layers)
     if len(shape) != 3:
         raise ValueError(
             "observations must be vectors or images with channels, got the shape "
@@ -92,10 +100,15 @@ def _make_body(observation: TensorSpec, width: int) -> nn.Module:
         )
     channels_last = shape[2] < shape[0]
     channels, *sides = (shape[2], *shape[:2]) if channels_last else shape
+    if min(sides) < 3:
+        raise ValueError(
+            f"images must have at least 3 pixels a side, got the shape {shape}"
+        )
     small = min(sides) < 36
-    high = observation.space.high.max() if isinstance(observation, Bounded) else 1
+    # TorchRL calls bytes from 0 to 255 unbounded, but tells their range all the same.
+    high = float(observation.space.high.max())
     body = nn.Sequential(
-        _AsImage(channels_last=channels_last, scale=float(high) if high < 1e6 else 1.0),
+        _AsImage(channels_last=channels_last, scale=high if 0 < high < 1e6 else 1.0),
         ConvNet(
             in_features=channels,
             num_cells=[16] if small else [32, 64, 64],

@@ -25,9 +25,9 @@ def is_q_learning(folder: RunFolder) -> bool:
     """Whether a run is one of ``info-replay dqn``.
 
     Raises:
-        RunError: if there is no run.
+        RunError: if the run is not finished.
     """
-    return "updates_per_batch" in folder.read("config.json")
+    return "updates_per_batch" in folder.read("result.json")
 
 
 def format_q_result(folder: RunFolder) -> str:

@@ -63,18 +63,22 @@ class RunningStandardization(Transform):
                 torch.zeros_like(wide[0]),
             )
             self.count = self.count.to(wide.device)
+        # What is not finite is refused by the memory, and must leave no trace here.
+        finite = wide.isfinite().all(-1, keepdim=True)
         # Statistics of the batch joined with those before it.
-        batch_mean = wide.mean(0)
-        total = self.count + len(wide)
+        number = finite.sum()
+        batch_mean = wide.where(finite, 0).sum(0) / number.clamp(min=1)
+        total = self.count + number
+        share = number / total.clamp(min=1)
         shift = batch_mean - self.mean
         self.squares = (
             self.squares
-            + (wide - batch_mean).square().sum(0)
-            + shift.square() * self.count * len(wide) / total
+            + (wide - batch_mean).where(finite, 0).square().sum(0)
+            + shift.square() * self.count * share
         )
-        self.mean = self.mean + shift * (len(wide) / total)
+        self.mean = self.mean + shift * share
         self.count = total
-        deviation = (self.squares / total).sqrt()
+        deviation = (self.squares / total.clamp(min=1)).sqrt()
         # What is constant up to rounding has nothing to tell.
         varies = deviation > 1e-6 * self.mean.abs().clamp(min=1e-6)
         scale = torch.where(varies, deviation, torch.inf)

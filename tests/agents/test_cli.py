@@ -8,15 +8,24 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 
 from agents.cli import main
 from agents.config import ExperimentConfig
 from agents.derpp import DERPlusPlusAgent
+from agents.dqn import DQNAgent
+from agents.q_learning import DQNConfig
 from tests.agents.helpers import outcome
 
 SMALL = ["train", "--env", "SplitDigits", "--policy", "rs", "--steps", "6"]
+#: A run of Q-learning of a second.
+DQN = (
+    "dqn --recent 0 --lengths 24,24 --frames 48 --num-envs 2 --frames-per-batch 8 "
+    "--batch-size 8 --updates-per-batch 2 --learning-starts 16 --width 8 "
+    "--capacity 24 --evaluations 2 --episodes 1 --device cpu"
+).split()
 
 
 def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -249,3 +258,184 @@ def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
         main(["train", "--polcy", "rs"])
     assert over.value.code == 2
     assert "--polcy" in capsys.readouterr().err
+
+
+# -- Q-learning -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--policy", "wrs"], "policy must be one of infors, rs, .*got 'wrs'"),
+        (["--target", "reward"], "target must be one of auto, td, dyn, got 'reward'"),
+        (["--engine", "slurm"], "engine must be one of local, ray, got 'slurm'"),
+        (["--env", "CartPol-v1"], "env must be one of Continual.*got 'CartPol-v1'"),
+        (["--env", "gone:CartPole-v1"], "No module named 'gone'"),
+        (["--env", ".gone:CartPole-v1"], "got '.gone:CartPole-v1'"),
+        (["--env", "CartPole-v1"], "lengths .* env 'CartPole-v1' is none"),
+        (["--lengths", "24;24"], "lengths must be whole numbers .*got '24;24'"),
+        (["--lengths", "24,1"], "each at least num_envs=2, got '24,1'"),
+        (["--frames", "0"], "frames must be at least 1, got 0"),
+        (["--capacity", "0"], "capacity must be at least 1, got 0"),
+        (["--num-envs", "3"], "frames_per_batch must be a multiple of num_envs=3"),
+        (["--learning-rate", "-1"], "learning_rate must be at least 0, got -1"),
+        (["--discount", "1.5"], "discount must be from 0 to 1, got 1.5"),
+        (["--tau", "nan"], "tau must be a finite number, got nan"),
+        (["--recent", "1"], "recent must be from 0 to below 1, got 1"),
+        (["--noise", "0"], "noise must be above 0, got 0"),
+        (["--decay", "2"], "decay must be between 0 and 1, got 2"),
+        (["--device", "tpu9"], "device must be 'auto', .*got 'tpu9'"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_option_of_q_learning_gets_one_line_and_leaves_no_folder(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    expected: str,
+) -> None:
+    out = tmp_path / "run"
+    line = told([*DQN, *arguments, "--out", str(out)], capsys)
+    assert re.search(expected, line)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ("Pendulum-v1", "needs discrete actions 0, 1, ...; 'Pendulum-v1' has Box"),
+        ("Blackjack-v1", "needs vectors or images .*'Blackjack-v1' has Tuple"),
+        ("FrozenLake-v1", "needs vectors or images .*'FrozenLake-v1' has Discrete"),
+        ("tests/NotInstalled-v0", "'tests/NotInstalled-v0' cannot be made: .*gone"),
+    ],
+)
+def test_an_environment_without_q_learning_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], env: str, expected: str
+) -> None:
+    if env not in gymnasium.registry:
+        gymnasium.register(env, "gone_for_good:Env")
+    out = tmp_path / "run"
+    line = told(["dqn", "--env", env, "--recent", "0", "--out", str(out)], capsys)
+    assert re.search(expected, line)
+    assert not out.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_a_device_that_q_learning_lacks_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    line = told([*DQN, "--device", "cuda", "--out", str(out)], capsys)
+    assert "device 'cuda' is not available here" in line
+    assert not out.exists()
+
+
+def test_a_folder_that_cannot_be_made_for_q_learning_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    line = told([*DQN, "--out", str(tmp_path / "file" / "run")], capsys)
+    assert str(tmp_path / "file") in line
+
+
+def test_q_learning_writes_its_folder_prints_a_table_and_can_be_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main([*DQN, "--out", str(out)]) == 0
+    captured = capsys.readouterr()
+    table = captured.out
+    assert table.startswith("ContinualCartPole, infors, 24 slots, seed 0: 48 frames\n")
+    for part in ("return of each task at the end: ", "last task, at the end"):
+        assert part in table
+    for part in ("other tasks, at the end", "forgetting", "memory: 24 of 48 trans"):
+        assert part in table
+    for part in ("by task: ", "time: learning"):
+        assert part in table
+    assert str(out) in captured.err
+    assert "48/48" in captured.err
+    assert "returns" in captured.err
+    files = {path.name for path in out.iterdir()}
+    assert files == {
+        "config.json",
+        "metrics.jsonl",
+        "result.json",
+        "timing.json",
+        "versions.json",
+    }
+
+    assert main(["show", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(table)
+    for name in ("returns.png", "memory_tasks.png"):
+        assert str(out / name) in shown
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+    before = outcome(out)
+    line = told([*DQN, "--out", str(out)], capsys)
+    assert "holds a run already" in line
+    assert outcome(out) == before
+
+
+def test_a_single_task_is_printed_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [part for part in DQN if part not in ("--lengths", "24,24")]
+    arguments += ["--env", "CartPole-v1", "--policy", "fifo", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    assert main(["show", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "return at the end" in text
+    assert "mean return along the run" in text
+    assert "by task" not in text
+    assert (tmp_path / "returns.png").exists()
+    assert not (tmp_path / "memory_tasks.png").exists()
+
+
+def test_what_q_learning_prints_is_the_result_and_nothing_else(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert main([*DQN, "--out", str(tmp_path)]) == 0
+    assert capfd.readouterr().out.startswith("ContinualCartPole, infors, 24 slots")
+    assert not [record for record in caplog.records if record.name == "torchrl"]
+
+
+def test_ctrl_c_ends_q_learning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: DQNAgent, updates: int) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(DQNAgent, "learn", interrupted)
+    assert main([*DQN, "--out", str(tmp_path)]) == 130
+    error = capsys.readouterr().err
+    assert "interrupted" in error
+    assert "Traceback" not in error
+    line = told(["show", str(tmp_path)], capsys)
+    assert "no finished run" in line
+
+
+def test_a_run_of_q_learning_without_a_folder_is_named_after_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = "continual_envs/ContinualCartPole-v0"
+    assert main([*DQN, "--seed", "3", "--env", env, "--policy", "rs"]) == 0
+    name = "continual_envs-ContinualCartPole-v0-dqn-rs-seed3"
+    assert (tmp_path / "runs" / name / "result.json").exists()
+
+
+def test_help_of_q_learning_names_every_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as over:
+        main(["dqn", "--help"])
+    assert over.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for field in dataclasses.fields(DQNConfig):
+        assert re.search(rf"--(no-)?{field.name.replace('_', '-')}\b", text)
+        assert field.metadata["help"].split(";")[0] in text
+    for name in ("--out", "ContinualCartPole", "module:id", "prioritized"):
+        assert name in text
