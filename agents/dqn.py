@@ -80,7 +80,7 @@ class DQNAgent:
         )
         self._inputs = [*self.loss.in_keys, "priority_weight"]
         self._fresh = ["td_error", *(["feature"] * looks)]
-        self._stored = [*self.loss.in_keys, *([HIDDEN_KEY, "action_value"] * looks)]
+        self._stored = [*self.loss.in_keys, *([HIDDEN_KEY] * looks)]
         self._compute_loss = torch.compile(self.loss) if config.compiled else self.loss
 
     def store(self, frames: TensorDictBase) -> None:
@@ -130,6 +130,7 @@ class DQNAgent:
             total_frames=num_frames,
             device=config.torch_device,
             trust_policy=True,
+            auto_register_policy_transforms=False,
         )
         collected = 0
         try:

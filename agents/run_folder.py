@@ -56,16 +56,20 @@ class RunFolder:
         """Whether the run is over."""
         return (self.path / "result.json").exists()
 
-    def check_new(self) -> None:
+    def check_new(self, *, resumable: bool = True) -> None:
         """Refuse to start a run where there is one.
+
+        Args:
+            resumable: whether such a run could be continued.
 
         Raises:
             RunError: if a run is there already.
         """
         if (self.path / "config.json").exists():
             raise RunError(
-                f"{self.path} holds a run already: give --resume to continue it, or "
-                "another folder"
+                f"{self.path} holds a run already: give "
+                + ("--resume to continue it, or " if resumable else "")
+                + "another folder (--out)"
             )
 
     def create(self, config: Settings) -> None:

@@ -124,7 +124,6 @@ def memory_maker(job: Job, done: dict[str, dict[str, Any]]) -> Callable[..., Any
         return SelectiveReplayBuffer(
             config.capacity,
             writer=writer,
-            batch_size=config.batch_size,
             generator=torch.Generator().manual_seed(config.seed),
         )
 

@@ -111,6 +111,8 @@ class DQNConfig:
         for name in ("noise", "jitter", "checkpoint_every"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        if self.seed >= 2**63:
+            raise ValueError(f"seed must be at most {2**63 - 1}, got {self.seed}")
         if not 0 <= self.recent < 1:
             raise ValueError(f"recent must be from 0 to below 1, got {self.recent!r}")
         if self.decay is not None and not 0 < self.decay < 1:

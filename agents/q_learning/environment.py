@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _DEFAULT_FRAMES = 30_000
+_LONGEST_EPISODE = 30_000
 #: This package's sequences of tasks by short names.
 SHORT_NAMES = {name.split("/")[1].split("-")[0]: name for name in CONTROL_IDS}
 
@@ -64,11 +65,9 @@ def environment_id(config: DQNConfig) -> str:
 
 def _single(config: DQNConfig, copies: int = 1) -> dict[str, Any]:
     """Options of one of several copies that share the frames."""
-    lengths = config.task_lengths
-    if lengths is None:
-        if environment_id(config) not in CONTROL_IDS:
-            return {}
-        lengths = TaskSequenceEnv().lengths
+    if environment_id(config) not in CONTROL_IDS:
+        return {}
+    lengths = config.task_lengths or TaskSequenceEnv().lengths
     return {"lengths": tuple(length // copies for length in lengths)}
 
 
@@ -129,10 +128,17 @@ def make_task_envs(config: DQNConfig) -> list[list[gymnasium.Env[Any, Any]]]:
     """Environments to evaluate in: for every task as many as there are episodes."""
     name = environment_id(config)
     if name not in CONTROL_IDS:
-        return [[gymnasium.make(name) for _ in range(config.episodes)]]
+        return [[_limited(gymnasium.make(name)) for _ in range(config.episodes)]]
     sequence = gymnasium.make(name, **_single(config)).unwrapped
     assert isinstance(sequence, TaskSequenceEnv)
     return [
         [sequence.make_task(task) for _ in range(config.episodes)]
         for task in range(len(sequence.lengths))
     ]
+
+
+def _limited(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """An environment whose episodes end, so that an evaluation does."""
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return env
+    return gymnasium.wrappers.TimeLimit(env, _LONGEST_EPISODE)

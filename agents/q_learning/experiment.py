@@ -52,7 +52,7 @@ class DQNExperiment:
         make_memory: Callable[[DQNConfig, DQNLoss, torch.Size], Any] = make_memory,
     ) -> None:
         if folder is not None:
-            folder.check_new()
+            folder.check_new(resumable=False)
         try:
             torch.empty(0, device=config.torch_device)
         except (RuntimeError, AssertionError):
@@ -62,7 +62,6 @@ class DQNExperiment:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
             threadpoolctl.threadpool_limits(config.threads, user_api="blas")
-        torch.manual_seed(config.seed)  # of exploration
         self.config = config
         self.folder = folder
         self.env = make_torchrl_env(config)
@@ -89,6 +88,7 @@ class DQNExperiment:
         """
         count = self.config.evaluations
         due = [-(-self.num_frames * part // count) for part in range(1, count + 1)]
+        torch.manual_seed(self.config.seed)  # of exploration
         start = time.perf_counter()
         evaluating = 0.0
         frames = 0

@@ -162,6 +162,7 @@ class TransitionFeatures(Transform):
         super().__init__()
         _check_network(loss.value_network)
         self.target = target
+        self._num_actions = 0  # not known yet
         # In a tuple, so that the loss is no part of the transform's saved state.
         self._held = (loss,)
 
@@ -177,15 +178,15 @@ class TransitionFeatures(Transform):
     @torch.no_grad()
     def _inv_call(self, tensordict: TensorDictBase) -> TensorDictBase:
         loss = self.loss
-        value_key = loss.tensor_keys.action_value
-        output = tensordict
-        if HIDDEN_KEY not in tensordict.keys() or value_key not in tensordict.keys():
+        hidden = tensordict.get(HIDDEN_KEY, None)
+        if hidden is None or not self._num_actions:
             output = tensordict.select(*loss.value_network_in_keys)
             with loss.value_network_params.to_module(loss.value_network):
                 loss.value_network(output)
+            hidden = output.get(HIDDEN_KEY) if hidden is None else hidden
+            self._num_actions = output.get(loss.tensor_keys.action_value).shape[-1]
         action = tensordict.get(loss.tensor_keys.action)
-        num_actions = output.get(value_key).shape[-1]
-        feature = place_by_action(output.get(HIDDEN_KEY), action, num_actions)
+        feature = place_by_action(hidden, action, self._num_actions)
         make_target = self._td if self.target == "td" else self._transition
         tensordict.set("feature", feature)
         tensordict.set("target", make_target(tensordict))

@@ -33,7 +33,7 @@ def choose_target(config: DQNConfig, observation_shape: torch.Size) -> str:
 
 def memory_options(config: DQNConfig) -> dict[str, Any]:
     """Options of the selecting memory of a run."""
-    options: dict[str, Any] = {"batch_size": config.batch_size}
+    options: dict[str, Any] = {}
     if config.recent:
         options["recent"] = config.recent
     if config.policy == "infors":
@@ -65,7 +65,6 @@ def make_memory(
     if config.policy == "fifo":
         return TensorDictReplayBuffer(
             storage=LazyTensorStorage(config.capacity, device=device),
-            batch_size=config.batch_size,
             generator=generator,
         )
     if config.policy == "prioritized":
@@ -73,7 +72,6 @@ def make_memory(
             alpha=0.6,
             beta=0.4,
             storage=LazyTensorStorage(config.capacity, device=device),
-            batch_size=config.batch_size,
             generator=generator,
         )
     options = memory_options(config)

@@ -98,7 +98,10 @@ def _make_body(observation: TensorSpec, width: int) -> nn.Module:
             "observations must be vectors or images with channels, got the shape "
             f"{shape}"
         )
-    channels_last = shape[2] < shape[0]
+    # MinAtar's are truth values with channels last, up to as many as pixels a side.
+    channels_last = shape[2] < shape[0] or (
+        observation.dtype == torch.bool and shape[2] <= shape[0]
+    )
     channels, *sides = (shape[2], *shape[:2]) if channels_last else shape
     if min(sides) < 3:
         raise ValueError(
