@@ -179,12 +179,15 @@ class TransitionFeatures(Transform):
     def _inv_call(self, tensordict: TensorDictBase) -> TensorDictBase:
         loss = self.loss
         hidden = tensordict.get(HIDDEN_KEY, None)
-        if hidden is None or not self._num_actions:
+        values = tensordict.get(loss.tensor_keys.action_value, None)
+        if hidden is None or (values is None and not self._num_actions):
             output = tensordict.select(*loss.value_network_in_keys)
             with loss.value_network_params.to_module(loss.value_network):
                 loss.value_network(output)
             hidden = output.get(HIDDEN_KEY) if hidden is None else hidden
-            self._num_actions = output.get(loss.tensor_keys.action_value).shape[-1]
+            values = output.get(loss.tensor_keys.action_value)
+        if values is not None:
+            self._num_actions = values.shape[-1]
         action = tensordict.get(loss.tensor_keys.action)
         feature = place_by_action(hidden, action, self._num_actions)
         make_target = self._td if self.target == "td" else self._transition

@@ -70,16 +70,15 @@ def parameters(module: torch.nn.Module) -> Tensor:
 
 
 def noted_samples(agent: DQNAgent, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Samples, as they are after the loss has seen them."""
+    """Samples, as they go back to the memory."""
     noted: list[Any] = []
-    compute = agent._compute_loss
+    update = agent.memory.update_tensordict_priority
 
-    def computing(sample: TensorDictBase) -> TensorDictBase:
-        losses = compute(sample)
+    def updating(sample: TensorDictBase) -> None:
         noted.append(sample.clone())
-        return losses
+        update(sample)
 
-    monkeypatch.setattr(agent, "_compute_loss", computing)
+    monkeypatch.setattr(agent.memory, "update_tensordict_priority", updating)
     return noted
 
 
