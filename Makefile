@@ -4,23 +4,23 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest bench docs clean
+.PHONY: help demo test lint types pytest test-ray bench docs clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 # One virtual environment serves every target; it is renewed when its inputs change.
 $(INSTALLED): pyproject.toml constraints.txt
 	@echo "installing into $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq --disable-pip-version-check \
-		-c constraints.txt -e '.[dev,docs]'
+		-c constraints.txt -e '.[dev,docs,ray]'
 	touch $@
 
 demo: $(INSTALLED)  ## run the demonstration
 	$(BIN)/python -m agents.demo
 
-test: lint types pytest docs  ## everything that CI checks
+test: lint types pytest test-ray docs  ## everything that CI checks
 
 lint: $(INSTALLED)  ## style: ruff check and ruff format --check
 	$(BIN)/ruff check .
@@ -30,8 +30,12 @@ types: $(INSTALLED)  ## static types: mypy
 	$(BIN)/mypy
 
 # One thread a worker: two workers would otherwise fight over two cores.
-pytest: $(INSTALLED)  ## doctests and tests, without the slow ones
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+pytest: $(INSTALLED)  ## doctests and tests, without the slow ones and those on Ray
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not ray"
+
+# By themselves: one Ray serves them all, and its actors need the cores.
+test-ray: $(INSTALLED)  ## tests that start a local Ray
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests
 
 bench: $(INSTALLED)  ## measure the speed of memory, streams, learner and policies
 	$(BIN)/python -m benchmarks.memory

@@ -18,6 +18,7 @@ from agents.checkpoint import CheckpointError
 from agents.config import PRESETS, ExperimentConfig
 from agents.experiment import Experiment
 from agents.q_learning.config import DQNConfig
+from agents.q_learning.engine import EngineError
 from agents.q_learning.environment import SHORT_NAMES
 from agents.q_learning.experiment import DQNExperiment
 from agents.q_learning.show import draw_q_pictures, format_q_result, is_q_learning
@@ -71,7 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.run(options)
         return status
-    except (_WrongOption, DatasetError, RunError, CheckpointError) as error:
+    except (
+        _WrongOption,
+        DatasetError,
+        RunError,
+        CheckpointError,
+        EngineError,
+    ) as error:
         print(f"info-replay: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@
 ``timing.json``           where the time went
 ``memory.pt``             what the memory holds at the end
 ``checkpoint.pt``         while the run is not over
+``memory``                folder of the memory's last checkpoint, with engine 'ray'
 ========================  ===========================================================
 """
 

@@ -7,10 +7,12 @@
 * :mod:`~agents.q_learning.config`: the settings, :class:`DQNConfig`;
 * :mod:`~agents.q_learning.memory`: the replay buffer of a run;
 * :mod:`~agents.q_learning.environment`: its environments;
-* :mod:`~agents.q_learning.evaluation`: the return on every task.
+* :mod:`~agents.q_learning.evaluation`: the return on every task;
+* :mod:`~agents.q_learning.engine`: in which processes all that happens, with
+  :mod:`~agents.q_learning.ray_engine` for Ray.
 
-All but the settings and the evaluation are parts of TorchRL's kind and can be used in
-its training loops.
+All but the settings, the evaluation and the engines are parts of TorchRL's kind and can
+be used in its training loops.
 """
 
 from agents.q_learning.config import DQNConfig

@@ -19,10 +19,12 @@ from continual_envs import CONTROL_IDS, TaskSequenceEnv
 
 __all__ = [
     "SHORT_NAMES",
+    "current_tasks",
     "environment_id",
     "make_task_envs",
     "make_torchrl_env",
     "num_frames",
+    "skip_frames",
 ]
 
 _DEFAULT_FRAMES = 30_000
@@ -142,3 +144,28 @@ def _limited(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     if env.spec is not None and env.spec.max_episode_steps is not None:
         return env
     return gymnasium.wrappers.TimeLimit(env, _LONGEST_EPISODE)
+
+
+def _sequences(env: GymWrapper) -> list[gymnasium.Env[Any, Any]]:
+    """The copies in a TorchRL environment, if they are sequences of tasks."""
+    copies: list[gymnasium.Env[Any, Any]] = env._env.envs
+    return [copy for copy in copies if isinstance(copy.unwrapped, TaskSequenceEnv)]
+
+
+def current_tasks(env: GymWrapper) -> list[int]:
+    """The task that each copy of a sequence is in; nothing for a single task."""
+    return [copy.unwrapped.task for copy in _sequences(env)]  # type: ignore[attr-defined]
+
+
+def skip_frames(env: GymWrapper, frames: int) -> None:
+    """Bring sequences of tasks to where others are; a single task needs no such thing.
+
+    Args:
+        env: of :func:`make_torchrl_env`, seeded and to be reset afterwards.
+        frames: to be played by each copy, whatever they look like.
+    """
+    for copy in _sequences(env):
+        for _ in range(frames):
+            _, _, terminated, truncated, _ = copy.step(0)
+            if terminated or truncated:
+                copy.reset()

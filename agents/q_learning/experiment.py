@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import numpy as np
 import threadpoolctl
 import torch
 from torchrl.data import TensorDictReplayBuffer
 from torchrl.objectives import DQNLoss
 
-from agents.dqn import DQNAgent
 from agents.interrupts import deferred_interrupt
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.environment import make_torchrl_env, num_frames
+from agents.q_learning.engine import make_engine
+from agents.q_learning.environment import num_frames
 from agents.q_learning.evaluation import TaskEvaluator
 from agents.q_learning.memory import make_memory
 from agents.run_folder import RunFolder, make_logger
-from continual_envs import TaskSequenceEnv
 
 __all__ = ["DQNExperiment", "summarize"]
 
@@ -64,9 +63,10 @@ class DQNExperiment:
             threadpoolctl.threadpool_limits(config.threads, user_api="blas")
         self.config = config
         self.folder = folder
-        self.env = make_torchrl_env(config)
-        self.env.set_seed(config.seed)
-        self.agent = DQNAgent(config, self.env, make_memory)
+        self.engine = make_engine(
+            config, None if folder is None else folder.path, make_memory
+        )
+        self.agent = self.engine.agent
         self.evaluator = TaskEvaluator(config)
         self.num_frames = num_frames(config)
         self.evaluations: list[dict[str, Any]] = []
@@ -86,6 +86,16 @@ class DQNExperiment:
         Raises:
             KeyboardInterrupt: after Ctrl-C.
         """
+        with contextlib.closing(self.engine):
+            result, timing = self._run(progress)
+        if self.folder is not None:
+            self.folder.write("timing.json", timing)
+            self.folder.write("result.json", result)
+        return result
+
+    def _run(
+        self, progress: Progress | None
+    ) -> tuple[dict[str, Any], dict[str, float]]:
         count = self.config.evaluations
         due = [-(-self.num_frames * part // count) for part in range(1, count + 1)]
         torch.manual_seed(self.config.seed)  # of exploration
@@ -93,7 +103,7 @@ class DQNExperiment:
         evaluating = 0.0
         frames = 0
         with deferred_interrupt() as interrupted:
-            for frames in self.agent.train(self.num_frames):
+            for frames in self.engine.train(self.num_frames):
                 passed = int(np.searchsorted(due, frames, side="right"))
                 if passed:
                     due = due[passed:]
@@ -114,20 +124,14 @@ class DQNExperiment:
             **summarize(self.evaluations),
             "evaluations": self.evaluations,
         }
-        if self.folder is not None:
-            self.folder.write(
-                "timing.json",
-                {"learning": seconds - evaluating, "evaluation": evaluating},
-            )
-            self.folder.write("result.json", result)
-        return result
+        return result, {"learning": seconds - evaluating, "evaluation": evaluating}
 
     def _evaluate(self, frame: int) -> None:
         event = {
             "frame": frame,
             "returns": self.evaluator.returns(self.agent.network),
-            "tasks": _current_tasks(self.env),
-            **describe_memory(self.agent.memory, self.evaluator.num_tasks),
+            "tasks": self.engine.current_tasks(),
+            **self.engine.ask_memory(describe_memory, self.evaluator.num_tasks),
         }
         self.evaluations.append(event)
         if self.folder is not None:
@@ -139,16 +143,6 @@ class DQNExperiment:
             self._logger.log_scalar(
                 "memory/terminal_share", event["terminal_share"], step=frame
             )
-
-
-def _current_tasks(env: Any) -> list[int]:
-    """The task that each copy of a sequence is in."""
-    copies: list[gymnasium.Env[Any, Any]] = env._env.envs
-    return [
-        copy.unwrapped.task
-        for copy in copies
-        if isinstance(copy.unwrapped, TaskSequenceEnv)
-    ]
 
 
 def describe_memory(memory: TensorDictReplayBuffer, num_tasks: int) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def test_a_step_is_one_of_adam_on_the_loss_of_torchrl(
     loss.make_value_estimator(gamma=agent.config.discount)
     SoftUpdate(loss, tau=0.5)
     optimizer = torch.optim.Adam(loss.parameters(), lr=0.01)
-    for sample in samples:
+    for sample in samples[0].split(agent.config.batch_size):
         optimizer.zero_grad()
         loss(sample.exclude("feature", "td_error"))["loss"].backward()
         optimizer.step()

@@ -1,0 +1,162 @@
+"""A collector in an actor of Ray: :class:`RemoteCollector`, and where it belongs."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from tensordict import TensorDictBase
+from torchrl.collectors import Collector
+
+from agents.dqn import DQNAgent
+from agents.q_learning.config import DQNConfig
+from agents.q_learning.environment import (
+    current_tasks,
+    make_torchrl_env,
+    skip_frames,
+)
+from agents.q_learning.features import TransitionFeatures
+from agents.q_learning.memory import choose_target
+
+__all__ = ["CollectorPlace", "RemoteCollector", "Report", "epsilon_at"]
+
+
+def epsilon_at(config: DQNConfig, frames: int) -> float:
+    """The share of random actions after some frames of all collectors."""
+    done = min(1.0, frames / max(1, config.epsilon_frames))
+    return config.epsilon_start + done * (config.epsilon_end - config.epsilon_start)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a collector says of a batch that it has written.
+
+    Attributes:
+        frames: their number.
+        tasks: that its copies of a sequence are in.
+    """
+
+    frames: int
+    tasks: list[int]
+
+
+class RemoteCollector:
+    """TorchRL's collector, with what the memory wants to know of its frames.
+
+    It computes on the CPU and has all of an agent but a memory: the policy chooses the
+    actions, and the loss, with the learner's weights, gives features and targets.
+
+    Args:
+        config: the settings.
+        index: of this collector among all.
+        life: how many collectors were in its place before.
+        frames: that these had collected.
+    """
+
+    def __init__(
+        self, config: DQNConfig, index: int, life: int = 0, frames: int = 0
+    ) -> None:
+        config = dataclasses.replace(config, device="cpu", compiled=False)
+        # Apart from the seeds of the evaluation; a new life has new luck.
+        seeds = np.random.SeedSequence([config.seed, 2, index, life])
+        seed = int(seeds.generate_state(1)[0]) >> 1
+        torch.manual_seed(seed)  # of exploration
+        self.config = config
+        copies = config.collectors * config.num_envs
+        self.env = make_torchrl_env(config, copies=copies)
+        self.env.set_seed(seed)
+        skip_frames(self.env, frames // config.num_envs)
+        self.agent = DQNAgent(config, self.env, memory=lambda *_: None)
+        self._stored = list(self.agent.loss.in_keys)
+        self._features: TransitionFeatures | None = None
+        if config.policy == "infors":
+            observation = self.env.observation_spec_unbatched["observation"]
+            target = choose_target(config, observation.shape)
+            self._features = TransitionFeatures(self.agent.loss, target)
+            self._stored += ["feature", "target"]
+        self._collector = Collector(
+            self.env,
+            self.agent.policy,
+            frames_per_batch=config.frames_per_batch,
+            total_frames=-1,
+            device=config.torch_device,
+            trust_policy=True,
+            auto_register_policy_transforms=False,
+        )
+
+    def collect(self, weights: dict[str, Any], frames: int, buffer: Any) -> Report:
+        """Collect a batch and write it to the buffer.
+
+        Args:
+            weights: state of the learner's loss.
+            frames: of all collectors so far, which exploration depends on.
+            buffer: where to write to.
+
+        Returns:
+            What was written.
+        """
+        batch = self.make_batch(weights, frames)
+        buffer.extend(batch)
+        return Report(len(batch), current_tasks(self.env))
+
+    def make_batch(self, weights: dict[str, Any], frames: int) -> TensorDictBase:
+        """Collect a batch.
+
+        Args:
+            weights: state of the learner's loss.
+            frames: of all collectors so far.
+
+        Returns:
+            What is to be stored of it.
+        """
+        self.agent.loss.load_state_dict(weights)
+        self.agent.exploration.eps.fill_(epsilon_at(self.config, frames))
+        batch = self._collector.next().reshape(-1)
+        if self._features is not None:
+            batch = self._features.inv(batch)
+        return batch.select(*self._stored)
+
+
+@dataclass
+class CollectorPlace:
+    """The place of a collector, which may see several of them.
+
+    Attributes:
+        config: the settings.
+        index: its number.
+        tasks: that its copies of a sequence were in when last heard of.
+        frames: that were collected here.
+        lives: collectors that were started here.
+        deaths: of them in a row, without a batch in between.
+        actor: the present one.
+    """
+
+    config: DQNConfig
+    index: int
+    tasks: list[int]
+    frames: int = 0
+    lives: int = 0
+    deaths: int = 0
+    actor: Any = None
+
+    def start(self) -> None:
+        """Start a collector, which goes on where the one before it was."""
+        remote = ray.remote(num_cpus=1)(RemoteCollector)
+        self.actor = remote.remote(self.config, self.index, self.lives, self.frames)
+        self.lives += 1
+
+    def heard(self, report: Report) -> None:
+        """Take note of a batch."""
+        self.frames += report.frames
+        self.tasks = report.tasks
+        self.deaths = 0
+
+    def close(self) -> None:
+        """End the collector."""
+        if self.actor is not None:
+            ray.kill(self.actor)
+            self.actor = None
