@@ -21,7 +21,7 @@ from torchrl.data import Storage, Writer
 
 from info_replay.writers.generations import Generations
 from info_replay.writers.host import Counters, RandomStream
-from info_replay.writers.slots import Slots, keep_last
+from info_replay.writers.slots import Slots, check_schema, keep_last
 
 __all__ = ["Commit", "Decision", "SelectionWriter"]
 
@@ -334,7 +334,7 @@ class SelectionWriter(Writer):
         for name, expected in self._settings().items():
             found = saved.get(name)
             if name == "item":
-                _check_item(found or {}, expected)
+                check_schema(found or {}, expected)
             elif found != expected and None not in (found, expected):
                 raise ValueError(
                     f"cannot restore a memory with {name}={found!r} into one with "
@@ -402,16 +402,3 @@ class SelectionWriter(Writer):
             f"{type(self).__name__}(write_count={self._write_count}, "
             f"reservoir_count={self.reservoir_count})"
         )
-
-
-def _check_item(found: dict[str, str], expected: dict[str, str]) -> None:
-    """Compare two schemas, unless one of them is not known yet."""
-    if not found or not expected:
-        return
-    for key in sorted(found.keys() | expected.keys()):
-        if found.get(key) != expected.get(key):
-            raise ValueError(
-                f"cannot restore a memory whose items have {key!r} as "
-                f"{found.get(key, 'nothing')} into one whose items have it as "
-                f"{expected.get(key, 'nothing')}"
-            )

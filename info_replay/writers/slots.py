@@ -17,7 +17,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.data import TensorStorage
 
-__all__ = ["BOOKKEEPING_KEYS", "Slots", "keep_last", "last_rows"]
+__all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"]
 
 #: Entries that TorchRL's buffers add to tensordicts and that are never stored.
 BOOKKEEPING_KEYS = ("index", "index_generation")
@@ -256,6 +256,27 @@ def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:
     for key in BOOKKEEPING_KEYS:
         entries.pop(key, None)
     return entries
+
+
+def check_schema(found: dict[str, str], expected: dict[str, str]) -> None:
+    """Compare two schemas, unless one of them is not known yet.
+
+    Args:
+        found: of a saved memory.
+        expected: of this one.
+
+    Raises:
+        ValueError: naming an entry that differs.
+    """
+    if not found or not expected:
+        return
+    for key in sorted(found.keys() | expected.keys()):
+        if found.get(key) != expected.get(key):
+            raise ValueError(
+                f"cannot restore a memory whose items have {key!r} as "
+                f"{found.get(key, 'nothing')} into one whose items have it as "
+                f"{expected.get(key, 'nothing')}"
+            )
 
 
 def keep_last(places: NDArray[np.int64]) -> NDArray[np.int64]:
