@@ -10,6 +10,8 @@ means, standard errors and paired differences into ``docs/results/q_learning.md`
 from __future__ import annotations
 
 import argparse
+import functools
+import importlib.util
 import itertools
 import json
 import logging
@@ -207,6 +209,8 @@ def read_results(name: str) -> dict[str, dict[str, Any]]:
 
 def measure(name: str, jobs: list[Job], run: Callable[..., dict[str, Any]]) -> None:
     """Run jobs that nobody has run yet; each is written at once."""
+    # tensordict looks for optional packages at every step of an environment.
+    importlib.util.find_spec = functools.cache(importlib.util.find_spec)
     for job in jobs:
         done = read_results(name)  # others may have been busy
         if json.dumps(job, sort_keys=True) in done:
