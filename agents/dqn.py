@@ -78,6 +78,7 @@ class DQNAgent:
         self.memory: TensorDictReplayBuffer = memory(
             config, self.loss, observation.shape
         )
+        self._frames = 0
         self._inputs = [*self.loss.in_keys, "priority_weight"]
         self._fresh = ["td_error", *(["feature"] * looks)]
         self._stored = [*self.loss.in_keys, *([HIDDEN_KEY] * looks)]
@@ -91,13 +92,14 @@ class DQNAgent:
         """
         frames = frames.reshape(-1)
         self.memory.extend(frames.select(*self._stored))
-        self.exploration.step(len(frames))
+        self._frames += len(frames)
+        self.exploration.eps.fill_(self.config.epsilon_after(self._frames))
 
     def learn(self, updates: int = 1) -> None:
         """Some gradient steps on samples, whose fresh features go back to the memory.
 
         The samples of all steps are drawn in one go, and what is fresh goes back in one
-        go: that is several times faster, and nothing is written in between.
+        go, which is several times faster; so priorities move once for all steps.
 
         Args:
             updates: number of steps.
@@ -117,17 +119,17 @@ class DQNAgent:
         """Collect and learn.
 
         Args:
-            num_frames: when to stop.
+            num_frames: when to stop; whole batches are collected.
 
         Yields:
             Frames so far, after each batch of them.
         """
-        config = self.config
+        config, batch = self.config, self.config.frames_per_batch
         collector = Collector(
             self.env,
             self.policy,
-            frames_per_batch=config.frames_per_batch,
-            total_frames=num_frames,
+            frames_per_batch=batch,
+            total_frames=-(-num_frames // batch) * batch,
             device=config.torch_device,
             trust_policy=True,
             auto_register_policy_transforms=False,

@@ -111,6 +111,11 @@ class DQNConfig:
         for name in ("noise", "jitter", "checkpoint_every"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)!r}")
+        if self.epsilon_end > self.epsilon_start:
+            raise ValueError(
+                f"epsilon_end must be at most epsilon_start={self.epsilon_start!r}, "
+                f"got {self.epsilon_end!r}"
+            )
         if self.seed >= 2**63:
             raise ValueError(f"seed must be at most {2**63 - 1}, got {self.seed}")
         if not 0 <= self.recent < 1:
@@ -134,10 +139,12 @@ class DQNConfig:
             lengths = tuple(int(part) for part in self.lengths.split(","))
         except ValueError:
             lengths = (0,)
-        if min(lengths) < self.num_envs:
+        copies = self.num_envs * (self.collectors if self.engine == "ray" else 1)
+        if min(lengths) < copies:
             raise ValueError(
                 "lengths must be whole numbers with commas in between, each at least "
-                f"num_envs={self.num_envs}, got {self.lengths!r}"
+                f"{copies}, the copies of the environment that share them, got "
+                f"{self.lengths!r}"
             )
         return lengths
 
@@ -145,6 +152,11 @@ class DQNConfig:
     def torch_device(self) -> torch.device:
         """The device to compute on."""
         return choose_device(self.device)
+
+    def epsilon_after(self, frames: int) -> float:
+        """The share of random actions after some frames."""
+        done = min(1.0, frames / max(1, self.epsilon_frames))
+        return self.epsilon_start + done * (self.epsilon_end - self.epsilon_start)
 
     def as_dict(self) -> dict[str, Any]:
         """The settings by name."""

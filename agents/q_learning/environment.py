@@ -103,7 +103,7 @@ def make_torchrl_env(config: DQNConfig, copies: int | None = None) -> GymWrapper
             vector_kwargs={"autoreset_mode": AutoresetMode.DISABLED},
             **_single(config, copies or config.num_envs),
         )
-    except (gymnasium.error.Error, ImportError) as error:
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
         raise ValueError(f"env {config.env!r} cannot be made: {error}") from error
     _check_spaces(config, envs)
     return GymWrapper(

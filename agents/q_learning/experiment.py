@@ -156,13 +156,17 @@ def describe_memory(memory: TensorDictReplayBuffer, num_tasks: int) -> dict[str,
         Its size, the share of terminal transitions, the share of each task if there are
         several, and counts of what was offered and what passed.
     """
-    content = memory[:]
     described: dict[str, Any] = {
         "size": len(memory),
-        "terminal_share": float(content["next", "terminated"].float().mean()),
+        "terminal_share": 0.0,
         "write_count": int(memory.write_count),
         "reservoir_count": int(getattr(memory, "reservoir_count", memory.write_count)),
     }
+    if not len(memory):
+        return described
+    content = memory[:]
+    terminated = content["next", "terminated"].float()
+    described["terminal_share"] = float(terminated.mean())
     if num_tasks > 1:
         context = content["observation"][:, -num_tasks:]
         described["task_shares"] = context.mean(0).tolist()

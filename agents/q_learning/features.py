@@ -37,7 +37,8 @@ def place_by_action(hidden: Tensor, action: Tensor, num_actions: int) -> Tensor:
 
     Args:
         hidden: activations, shape ``(..., d)``.
-        action: categorical, shape ``(...)``, or one-hot, shape ``(..., num_actions)``.
+        action: categorical, shape ``(...)`` or ``(..., 1)``, or one-hot, shape
+            ``(..., num_actions)``.
         num_actions: number of actions ``A``.
 
     Returns:
@@ -49,6 +50,8 @@ def place_by_action(hidden: Tensor, action: Tensor, num_actions: int) -> Tensor:
         tensor([[1., 2., 0., 0.],
                 [0., 0., 3., 4.]])
     """
+    if action.ndim == hidden.ndim and action.shape[-1] != num_actions:
+        action = action.squeeze(-1)
     if action.ndim < hidden.ndim:
         action = torch.nn.functional.one_hot(action, num_actions)
     return (action.to(hidden.dtype).unsqueeze(-1) * hidden.unsqueeze(-2)).flatten(-2)
@@ -200,8 +203,21 @@ class TransitionFeatures(Transform):
         target: Tensor = loss.value_estimator.value_estimate(
             frames.select(*loss.in_keys),
             target_params=loss.target_value_network_params,
+            next_value=self._double(frames) if loss.double_dqn else None,
         )
         return target
+
+    def _double(self, frames: TensorDictBase) -> Tensor:
+        """What the target network thinks of the next action of the online network."""
+        loss = self.loss
+        following = frames.get("next").select(*loss.value_network_in_keys)
+        values = []
+        for weights in (loss.value_network_params, loss.target_value_network_params):
+            with weights.to_module(loss.value_network):
+                output = loss.value_network(following.copy())
+            values.append(output.get(loss.tensor_keys.action_value))
+        online, target = values
+        return target.gather(-1, online.argmax(-1, keepdim=True))
 
     def _transition(self, frames: TensorDictBase) -> Tensor:
         keys, after = self.loss.tensor_keys, frames.get("next")

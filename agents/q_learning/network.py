@@ -98,18 +98,16 @@ def _make_body(observation: TensorSpec, width: int) -> nn.Module:
             "observations must be vectors or images with channels, got the shape "
             f"{shape}"
         )
-    # MinAtar's are truth values with channels last, up to as many as pixels a side.
-    channels_last = shape[2] < shape[0] or (
-        observation.dtype == torch.bool and shape[2] <= shape[0]
-    )
+    # TorchRL calls bytes from 0 to 255 unbounded, but tells their range all the same.
+    high = float(observation.space.high.max())
+    # MinAtar's are zeros and ones with channels last, up to as many as pixels a side.
+    channels_last = shape[2] < shape[0] or (high == 1 and shape[2] == shape[0])
     channels, *sides = (shape[2], *shape[:2]) if channels_last else shape
     if min(sides) < 3:
         raise ValueError(
             f"images must have at least 3 pixels a side, got the shape {shape}"
         )
     small = min(sides) < 36
-    # TorchRL calls bytes from 0 to 255 unbounded, but tells their range all the same.
-    high = float(observation.space.high.max())
     body = nn.Sequential(
         _AsImage(channels_last=channels_last, scale=high if 0 < high < 1e6 else 1.0),
         ConvNet(

@@ -22,13 +22,7 @@ from agents.q_learning.environment import (
 from agents.q_learning.features import TransitionFeatures
 from agents.q_learning.memory import choose_target
 
-__all__ = ["CollectorPlace", "RemoteCollector", "Report", "epsilon_at"]
-
-
-def epsilon_at(config: DQNConfig, frames: int) -> float:
-    """The share of random actions after some frames of all collectors."""
-    done = min(1.0, frames / max(1, config.epsilon_frames))
-    return config.epsilon_start + done * (config.epsilon_end - config.epsilon_start)
+__all__ = ["CollectorPlace", "RemoteCollector", "Report"]
 
 
 @dataclass(frozen=True)
@@ -114,7 +108,7 @@ class RemoteCollector:
             What is to be stored of it.
         """
         self.agent.loss.load_state_dict(weights)
-        self.agent.exploration.eps.fill_(epsilon_at(self.config, frames))
+        self.agent.exploration.eps.fill_(self.config.epsilon_after(frames))
         batch = self._collector.next().reshape(-1)
         if self._features is not None:
             batch = self._features.inv(batch)

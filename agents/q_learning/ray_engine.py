@@ -171,10 +171,13 @@ class RayEngine:
             What it returns.
         """
         try:
-            return self.memory.ask(question, *details)
-        except RayActorError:
-            self.memory.revive()
-            return self.memory.ask(question, *details)
+            try:
+                return self.memory.ask(question, *details)
+            except RayActorError:
+                self.memory.revive()
+                return self.memory.ask(question, *details)
+        except RayTaskError as error:
+            raise EngineError(f"the memory failed: {last_line(error)}") from error
 
     def close(self) -> None:
         """End all actors, and Ray if it was started or connected to here."""

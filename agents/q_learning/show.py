@@ -99,7 +99,7 @@ def draw_q_pictures(folder: RunFolder) -> list[Path]:
     axes.set(xlabel="frame", ylabel="return")
     axes.legend(frameon=False, fontsize=8)
     save(figure, "returns")
-    if "task_shares" in events[0]:
+    if all("task_shares" in event for event in events):
         figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
         axes.stackplot(frames, np.array([event["task_shares"] for event in events]).T)
         axes.set(xlabel="frame", ylabel="share of each task in memory")

@@ -17,7 +17,9 @@ class RunningStandardization(Transform):
     """Standardises an entry of collected frames by the statistics of all so far.
 
     For a replay buffer: acts on what is written, not on what is sampled. The statistics
-    are saved with the buffer. A number that has not varied yet becomes 0.
+    are saved with the buffer, and belong to the one process that writes. A number that
+    has not varied yet becomes 0. A batch with values that are not finite does not
+    count; one that the buffer refuses for another reason does.
 
     Args:
         key: the entry, shape ``(n, K)``.
@@ -58,22 +60,26 @@ class RunningStandardization(Transform):
     def _standardize(self, values: Tensor) -> Tensor:
         wide = values.to(torch.float64).reshape(-1, values.shape[-1])
         if self.mean is None or self.squares is None:
-            self.mean, self.squares = (
-                torch.zeros_like(wide[0]),
-                torch.zeros_like(wide[0]),
+            self.mean = torch.zeros_like(wide[0])
+            self.squares = torch.zeros_like(wide[0])
+        if self.mean.shape != wide[0].shape:
+            raise ValueError(
+                f"entry {self.key!r} must be {len(self.mean)} wide, got {wide.shape[1]}"
             )
-            self.count = self.count.to(wide.device)
-        # What is not finite is refused by the memory, and must leave no trace here.
-        finite = wide.isfinite().all(-1, keepdim=True)
-        # Statistics of the batch joined with those before it.
-        number = finite.sum()
-        batch_mean = wide.where(finite, 0).sum(0) / number.clamp(min=1)
+        if self.mean.device != wide.device or self.count.device != wide.device:
+            self.to(wide.device)  # of a state that was loaded from elsewhere
+        # Statistics of the batch joined with those before it. What is not finite is
+        # refused by the memory, and must leave no trace here; no transfer is needed.
+        finite = wide.isfinite().all()
+        wide = wide.where(finite, 0)
+        number = finite * float(len(wide))
+        batch_mean = wide.mean(0)
         total = self.count + number
         share = number / total.clamp(min=1)
         shift = batch_mean - self.mean
         self.squares = (
             self.squares
-            + (wide - batch_mean).where(finite, 0).square().sum(0)
+            + finite * (wide - batch_mean).square().sum(0)
             + shift.square() * self.count * share
         )
         self.mean = self.mean + shift * share

@@ -109,6 +109,10 @@ class HybridWriter(SelectionWriter):
             self._counters["brought"] = min(len(slots), window.first)
 
     def _ring_size(self, capacity: int) -> int:
+        if capacity < 2:
+            raise ValueError(
+                f"a ring and a selection need a capacity of at least 2, got {capacity}"
+            )
         if isinstance(self.recent, float):
             size = max(1, min(round(self.recent * capacity), capacity - 1))
         else:

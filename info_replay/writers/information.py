@@ -102,6 +102,8 @@ class InformationWriter(FeatureWriter):
         self.moments = RunningMoments(decay)
         # Beyond this, the jitter would be lost in rounding beside a squared norm.
         self._largest_feature = math.sqrt(0.01 * jitter / torch.finfo(dtype).eps)
+        # Beyond this, sums of squared errors would not be finite.
+        self._largest_target = 1e-4 * math.sqrt(torch.finfo(dtype).max)
         self._knowledge = Knowledge(
             feature_key,
             target_key,
@@ -188,7 +190,8 @@ class InformationWriter(FeatureWriter):
         """Raise if the extremes of a batch tell of bad input."""
         low, high, low_target, high_target = map(float, extremes)
         if self.num_classes is None:
-            targets_fine = math.isfinite(high_target - low_target)
+            largest = max(-low_target, high_target)
+            targets_fine = largest <= self._largest_target
         else:
             targets_fine = low_target >= 0 and high_target < self.num_classes
         if targets_fine and self._in_range(low, high):
@@ -199,6 +202,12 @@ class InformationWriter(FeatureWriter):
         refuse_infinite(offer.features, self.feature_key)
         if self.num_classes is None:
             refuse_infinite(offer.targets, self.target_key)
+            if not targets_fine:
+                raise ValueError(
+                    f"entry {self.target_key!r} has values up to "
+                    f"{max(-low_target, high_target):g}, too large to compute with in "
+                    f"{self.dtype}; expected targets of the order of 1"
+                )
         self._refuse_large(max(-low, high))
 
     def _refuse_large(self, largest: float) -> None:

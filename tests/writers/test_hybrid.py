@@ -424,10 +424,15 @@ def test_recent_must_be_a_number(recent):
         HybridWriter(ReservoirWriter(), recent)
 
 
-@pytest.mark.parametrize(("recent", "capacity"), [(8, 8), (9, 8), (0.5, 1)])
+@pytest.mark.parametrize(("recent", "capacity"), [(8, 8), (9, 8)])
 def test_recent_must_leave_slots_for_the_selection(recent, capacity):
     with pytest.raises(ValueError, match=f"recent must .*{capacity}.* got {recent}"):
         make_replay_buffer("rs", capacity, recent=recent)
+
+
+def test_one_slot_is_not_enough_for_both():
+    with pytest.raises(ValueError, match="capacity of at least 2, got 1"):
+        make_replay_buffer("rs", 1, recent=0.5)
 
 
 @pytest.mark.parametrize(
@@ -443,6 +448,30 @@ def test_a_selection_that_moves_items_itself_is_refused(selection):
 def test_a_selection_must_be_a_writer():
     with pytest.raises(TypeError, match="selection must be a SelectionWriter.*'rs'"):
         HybridWriter("rs", 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "huge"), [(torch.float64, 1e200), (torch.float32, 1e25)], ids=str
+)
+def test_targets_that_cannot_be_computed_with_do_not_enter_the_ring(dtype, huge):
+    """They would block it for good when they leave it."""
+    buffer = make_replay_buffer("infors", 10, recent=4, dtype=dtype)
+
+    def items(target):
+        return TensorDict(
+            {
+                "feature": torch.ones(2, 3),
+                "target": torch.full((2, 1), target, dtype=torch.float64),
+            },
+            batch_size=[2],
+        )
+
+    buffer.extend(items(1.0))
+    with pytest.raises(ValueError, match="'target' has values up to 1e\\+.*too large"):
+        buffer.extend(items(huge))
+    for _ in range(6):
+        buffer.extend(items(1.0))
+    assert buffer.write_count == 14
 
 
 @pytest.mark.parametrize("age", [0, 2, 20])

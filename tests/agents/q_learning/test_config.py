@@ -110,12 +110,24 @@ def test_only_what_has_no_default_may_be_left_open(field: Any) -> None:
         ("lengths", "100,", "must be whole numbers with commas in between"),
         ("lengths", "100;200", "must be whole numbers with commas in between"),
         ("lengths", "100,2.5", "must be whole numbers with commas in between"),
-        ("lengths", "100,-5", "each at least num_envs=8"),
-        ("lengths", "100,7", "each at least num_envs=8"),
+        ("lengths", "100,-5", "each at least 8, the copies"),
+        ("lengths", "100,7", "each at least 8, the copies"),
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: Any, expected: str) -> None:
     refused(name, value, expected)
+
+
+def test_exploration_does_not_rise() -> None:
+    expected = "epsilon_end must be at most epsilon_start=0.1, got 0.2"
+    with pytest.raises(ValueError, match=expected):
+        DQNConfig(epsilon_start=0.1)
+
+
+def test_lengths_are_shared_by_the_copies_of_all_collectors() -> None:
+    assert DQNConfig(lengths="20,400").task_lengths == (20, 400)
+    with pytest.raises(ValueError, match="each at least 32, .*got '20,400'"):
+        DQNConfig(lengths="20,400", engine="ray", collectors=4)
 
 
 def test_the_copies_must_share_a_batch_of_frames_evenly() -> None:

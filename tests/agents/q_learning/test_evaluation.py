@@ -91,7 +91,7 @@ def test_an_evaluation_leaves_the_training_alone() -> None:
     collect(experiment.agent, 10)
 
     def state() -> Any:
-        copies = [copy.unwrapped for copy in experiment.env._env.envs]
+        copies = [copy.unwrapped for copy in experiment.agent.env._env.envs]
         return (
             [(copy.frames, copy.task, list(copy.state)) for copy in copies],
             [copy.np_random.bit_generator.state for copy in copies],

@@ -218,6 +218,11 @@ def test_a_memory_is_described_by_what_it_holds() -> None:
     assert "task_shares" not in describe_memory(memory, 1)
 
 
+def test_an_empty_memory_can_be_described() -> None:
+    memory = TensorDictReplayBuffer(storage=LazyTensorStorage(4))
+    assert describe_memory(memory, 3)["size"] == 0
+
+
 def test_a_memory_that_chooses_tells_what_passed() -> None:
     memory = make_replay_buffer("rs", 4)
     memory.extend(transitions([0, 0, 0], [0, 0, 1]))

@@ -257,6 +257,26 @@ def test_the_td_target_is_that_of_the_target_network(one_hot: bool) -> None:
     assert after["terminated"].any()
 
 
+def test_the_td_target_of_double_q_learning_is_that_of_the_loss() -> None:
+    loss = make_loss(double_dqn=True)
+    buffer, frames = make_buffer(loss, "td"), make_frames(30)
+    buffer.extend(frames)
+    after = frames["next"]["observation"]
+    _, online = forward_by_hand(loss.value_network_params, after)
+    _, values = forward_by_hand(loss.target_value_network_params, after)
+    chosen = np.take_along_axis(values, online.argmax(1)[:, None], 1)
+    assert (chosen < values.max(1, keepdims=True)).any()
+    going = 1 - frames["next", "terminated"].double().numpy()
+    reward = frames["next", "reward"].numpy()
+    close(buffer[:]["target"], reward + DISCOUNT * going * chosen)
+
+
+def test_a_categorical_action_may_have_a_dimension_of_its_own() -> None:
+    hidden, action = torch.randn(5, 3), torch.tensor([0, 1, 1, 0, 1])
+    placed = place_by_action(hidden, action, 2)
+    assert place_by_action(hidden, action.unsqueeze(-1), 2).equal(placed)
+
+
 def test_the_dyn_target_is_the_transition() -> None:
     buffer, frames = make_buffer(make_loss(), "dyn"), make_frames(30)
     buffer.extend(frames)

@@ -14,7 +14,7 @@ from agents.dqn import DQNAgent
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.engine import LocalEngine, make_engine
 from agents.q_learning.features import TransitionFeatures
-from agents.q_learning.ray_collector import RemoteCollector, epsilon_at
+from agents.q_learning.ray_collector import RemoteCollector
 from agents.q_learning.ray_memory import _buffer_parts, load_memory, save_memory
 from tests.agents.helpers import assert_same_state
 
@@ -52,7 +52,7 @@ def weights(agent: DQNAgent) -> dict[str, Any]:
 class TestEpsilon:
     def test_falls_with_the_frames_of_all_collectors_then_stays(self) -> None:
         config = small(epsilon_start=1.0, epsilon_end=0.2, epsilon_frames=100)
-        found = [epsilon_at(config, frames) for frames in (0, 50, 100, 5000)]
+        found = [config.epsilon_after(frames) for frames in (0, 50, 100, 5000)]
         assert found == pytest.approx([1.0, 0.6, 0.2, 0.2])
 
     def test_a_collector_explores_by_the_frames_that_it_is_told(self) -> None:
@@ -83,7 +83,7 @@ class TestCollectedFrames:
         torch.testing.assert_close(batch["target"], expected["target"])
 
     def test_the_td_target_is_that_of_the_learners_target_network(self) -> None:
-        config = small(target="td", double=True)
+        config = small(target="td")
         agent = learner(config)
         batch = RemoteCollector(config, 0).make_batch(weights(agent), 0)
         estimate = agent.loss.value_estimator.value_estimate(
@@ -137,7 +137,7 @@ class TestCheckpoints:
         first, second = (self._make(config) for _ in range(2))
         for batch in batches[:6]:
             first.extend(batch.clone())
-        sample = first.sample()
+        sample = first.sample(32)
         sample["td_error"] = torch.rand(len(sample))
         first.update_tensordict_priority(sample)
         save_memory(first, tmp_path / "memory")

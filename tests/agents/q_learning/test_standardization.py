@@ -132,8 +132,11 @@ def test_what_is_refused_leaves_no_trace() -> None:
     for buffer in (spoilt, clean):
         buffer.extend(items(values[:10]))
     for wrong in (np.nan, np.inf, -np.inf):
-        with pytest.raises(ValueError, match="'target' must be finite"):
-            spoilt.extend(items(np.full((2, 3), wrong, np.float32)))
+        for rows in (slice(None), slice(1)):  # all are wrong, or one among good ones
+            bad = 100 + numbers(1, 4)
+            bad[rows] = wrong
+            with pytest.raises(ValueError, match="'target' must be finite"):
+                spoilt.extend(items(bad))
     for buffer in (spoilt, clean):
         buffer.extend(items(values[10:]))
     assert spoilt[:]["target"].equal(clean[:]["target"])
@@ -147,6 +150,18 @@ def test_what_is_refused_at_once_leaves_no_trace() -> None:
     fresh = make_buffer("infors")
     fresh.extend(items(values))
     assert buffer[:]["target"].equal(fresh[:]["target"])
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_targets_of_another_width_are_refused_and_leave_no_trace(width: int) -> None:
+    values, buffer = numbers(0, 20), make_buffer("infors")
+    buffer.extend(items(values[:10]))
+    before = statistics(buffer).state_dict()
+    with pytest.raises(ValueError, match=f"must be 3 wide, got {width}"):
+        buffer.extend(items(np.ones((5, width), np.float32)))
+    after = statistics(buffer).state_dict()
+    assert all(after[name].equal(value) for name, value in before.items())
+    buffer.extend(items(values[10:]))
 
 
 # -- saving ---------------------------------------------------------------------------
