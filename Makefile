@@ -35,7 +35,7 @@ pytest: $(INSTALLED)  ## doctests and tests, without the slow ones and those on 
 
 # By themselves: one Ray serves them all, and its actors need the cores.
 test-ray: $(INSTALLED)  ## tests that start a local Ray
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/agents/q_learning
 
 bench: $(INSTALLED)  ## measure the speed of memory, streams, learner and policies
 	$(BIN)/python -m benchmarks.memory

@@ -283,7 +283,8 @@ def differences(setting: str, capacity: int, baseline: str) -> str:
             gaps = [results[s][name] - runs[baseline][s][name] for s in seeds]
             mean, error = mean_and_standard_error(gaps)
             text = f"{mean:+.0f} ± {error:.0f}"
-            cells.append(f"**{text}**" if abs(mean) > 2 * error else text)
+            clear = abs(mean) > 2 * error and len(seeds) >= 5
+            cells.append(f"**{text}**" if clear else text)
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -295,7 +296,9 @@ def report() -> str:
         name = " / ".join(f"{int(n) // 1000}k" for n in LENGTHS[setting].split(","))
         parts.append(f"## {name} frames, {capacity} slots")
         parts.append(table(setting, capacity))
-        baselines = ("RS", "FIFO + RS") if capacity == 1000 else ("FIFO + RS",)
+        baselines = ["FIFO + RS"]
+        if capacity == 1000:
+            baselines += ["RS", "InfoRS dyn"]
         parts += [differences(setting, capacity, baseline) for baseline in baselines]
     parts += ["## Single tasks", single_table()]
     return "\n\n".join(parts)
