@@ -68,7 +68,6 @@ SINGLE_METHODS: dict[str, dict[str, Any]] = {
         "capacity": 1000,
         "recent": 0.25,
     },
-    "FIFO, 1,000 slots": {"policy": "fifo", "capacity": 1000},
 }
 #: What the report is put between.
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
