@@ -217,7 +217,7 @@ def measure(name: str, jobs: list[Job], run: Callable[..., dict[str, Any]]) -> N
         entry = run(job, done)
         line = json.dumps(entry) + "\n"
         handle = os.open(
-            RESULTS / f"{name}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            RESULTS / f"{name}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
         )
         os.write(handle, line.encode())  # one call: lines of two processes don't mix
         os.close(handle)
