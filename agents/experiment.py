@@ -13,8 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import threadpoolctl
-import torch
 
 from agents.assembly import make_agent
 from agents.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -27,6 +25,7 @@ from agents.metrics import (
     forward_transfer,
 )
 from agents.run_folder import RunFolder, make_logger
+from agents.settings import prepare_machine
 from continual_envs import ClassificationStreamEnv, make_stream
 from info_replay import SelectiveReplayBuffer
 
@@ -63,15 +62,7 @@ class Experiment:
     ) -> None:
         if folder is not None:
             folder.check(config) if resume else folder.check_new()
-        try:
-            torch.empty(0, device=config.torch_device)
-        except (RuntimeError, AssertionError):
-            raise ValueError(
-                f"device {config.device!r} is not available here; give 'cpu'"
-            ) from None
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
-            threadpoolctl.threadpool_limits(config.threads, user_api="blas")
+        prepare_machine(config.device, config.threads)
         self.config = config
         self.folder = folder
         self.env = make_stream(

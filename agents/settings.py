@@ -6,6 +6,7 @@ import math
 from dataclasses import field
 from typing import Any
 
+import threadpoolctl
 import torch
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "check_type",
     "choose_device",
     "option",
+    "prepare_machine",
 ]
 
 
@@ -40,6 +42,23 @@ def check_device(name: str) -> None:
         raise ValueError(
             f"device must be 'auto', 'cpu', 'cuda' or one of torch's, got {name!r}"
         )
+
+
+def prepare_machine(device: str, threads: int | None) -> None:
+    """Refuse a device that is not here, and limit the threads of this process.
+
+    Raises:
+        ValueError: naming the device.
+    """
+    try:
+        torch.empty(0, device=choose_device(device))
+    except (RuntimeError, AssertionError):
+        raise ValueError(
+            f"device {device!r} is not available here; give 'cpu'"
+        ) from None
+    if threads is not None:
+        torch.set_num_threads(threads)
+        threadpoolctl.threadpool_limits(threads, user_api="blas")
 
 
 def check_choice(name: str, value: str, choices: list[str]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from agents.checkpoint import load_checkpoint
+from agents.pictures import Pictures
 from agents.run_folder import RunFolder
 from continual_envs.rendering import picture
 
@@ -82,36 +82,22 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
     Returns:
         The files.
     """
-    # matplotlib takes a while to import, and training does not need it.
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     result = folder.read("result.json")
-    paths = []
-
-    def save(figure: Any, name: str) -> None:
-        path = folder.path / f"{name}.png"
-        figure.savefig(path, dpi=120)
-        plt.close(figure)
-        paths.append(path)
-
+    pictures = Pictures(folder.path)
     events = list(folder.events("evaluation"))
     steps = [event["step"] for event in events]
-    figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+    figure, axes = pictures.start(xlabel="step", ylabel=result["metric"])
     for task, scores in enumerate(np.array([event["scores"] for event in events]).T):
         axes.plot(steps, scores, label=f"task {task + 1}")
-    axes.set(xlabel="step", ylabel=result["metric"])
     axes.legend(frameon=False, fontsize=8, ncols=2)
-    save(figure, "tasks")
+    pictures.save(figure, "tasks")
     memory = [event for event in folder.events("memory") if "class_counts" in event]
     if memory:
-        figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+        label = "items of each class in memory"
+        figure, axes = pictures.start(xlabel="step", ylabel=label)
         counts = np.array([event["class_counts"] for event in memory]).T
         axes.stackplot([event["step"] for event in memory], counts)
-        axes.set(xlabel="step", ylabel="items of each class in memory")
-        save(figure, "memory_classes")
+        pictures.save(figure, "memory_classes")
     file = folder.path / "memory.pt"
     if file.exists():
         content = load_checkpoint(file)
@@ -120,6 +106,6 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
             chosen = order[np.linspace(0, len(order) - 1, _MOST_IMAGES).astype(int)]
             grid = picture(images[chosen.unique_consecutive()].numpy())
             path = folder.path / "memory_images.png"
-            plt.imsave(path, grid)
-            paths.append(path)
-    return paths
+            pictures.pyplot.imsave(path, grid)
+            pictures.paths.append(path)
+    return pictures.paths

@@ -131,15 +131,21 @@ def memory_maker(job: Job, done: dict[str, dict[str, Any]]) -> Callable[..., Any
     return make
 
 
-def compact(value: Any) -> Any:
-    """Numbers without digits that tell nothing."""
-    if isinstance(value, float):
-        return round(value, 4)
-    if isinstance(value, list):
-        return [compact(entry) for entry in value]
-    if isinstance(value, dict):
-        return {name: compact(entry) for name, entry in value.items()}
-    return value
+def compact(result: dict[str, Any]) -> dict[str, Any]:
+    """A result without what the job tells and digits that tell nothing."""
+    defaults = DQNConfig().as_dict()
+    kept = {
+        name: value
+        for name, value in result.items()
+        if name == "evaluations" or name not in defaults or value != defaults[name]
+    }
+    kept.pop("device", None)
+    *before, _ = kept["evaluations"] = [dict(event) for event in result["evaluations"]]
+    for event in before:  # the counts at the end say it all
+        for name in ("size", "write_count", "reservoir_count"):
+            event.pop(name, None)
+    text = json.dumps(kept)
+    return json.loads(text, parse_float=lambda digits: round(float(digits), 4))
 
 
 def run(job: Job, done: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -215,7 +221,7 @@ def measure(name: str, jobs: list[Job], run: Callable[..., dict[str, Any]]) -> N
         if json.dumps(job, sort_keys=True) in done:
             continue
         entry = run(job, done)
-        line = json.dumps(entry) + "\n"
+        line = json.dumps(entry, separators=(",", ":")) + "\n"
         handle = os.open(
             RESULTS / f"{name}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644
         )
@@ -229,6 +235,7 @@ COLUMNS = {
     "old_during": "old tasks, while the last is learnt",
     "old_end": "old tasks, at the end",
     "current_end": "last task, at the end",
+    "mean_end": "all tasks, at the end",
     "forgetting": "forgetting",
 }
 
@@ -268,9 +275,28 @@ def select(setting: str, capacity: int) -> dict[str, dict[int, dict[str, Any]]]:
     return {method: results for method, results in runs.items() if results}
 
 
-def differences(setting: str, capacity: int, baseline: str) -> str:
-    """Paired differences to a baseline over the seeds that both have, as Markdown."""
-    runs = select(setting, capacity)
+def select_both(capacity: int) -> dict[str, dict[int, dict[str, Any]]]:
+    """By method and seed, the means of both settings where there are both."""
+    first, second = (select(setting, capacity) for setting in LENGTHS)
+    return {
+        method: {
+            seed: {
+                name: (first[method][seed][name] + second[method][seed][name]) / 2
+                for name in COLUMNS
+            }
+            for seed in sorted(first[method].keys() & second[method].keys())
+        }
+        for method in first
+        if method in second
+    }
+
+
+def differences(setting: str | None, capacity: int, baseline: str) -> str:
+    """Paired differences to a baseline over the seeds that both have, as Markdown.
+
+    Without a setting, of each seed the mean over both settings.
+    """
+    runs = select(setting, capacity) if setting else select_both(capacity)
     lines = [f"| minus {baseline} | " + " | ".join(COLUMNS.values()) + " |"]
     lines.append("|---" * (len(COLUMNS) + 1) + "|")
     for method, results in runs.items():
@@ -299,6 +325,10 @@ def report() -> str:
         if capacity == 1000:
             baselines += ["RS", "InfoRS dyn"]
         parts += [differences(setting, capacity, baseline) for baseline in baselines]
+    parts.append("## Both settings, 1000 slots")
+    baselines = ["RS", "FIFO + RS", "RS, thinned", "RS, terminals kept"]
+    baselines += ["FIFO", "everything", "InfoRS td", "InfoRS dyn"]
+    parts += [differences(None, 1000, baseline) for baseline in baselines]
     parts += ["## Single tasks", single_table()]
     return "\n\n".join(parts)
 

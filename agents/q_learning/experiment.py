@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import threadpoolctl
 import torch
 from torchrl.data import TensorDictReplayBuffer
 from torchrl.objectives import DQNLoss
@@ -21,6 +20,7 @@ from agents.q_learning.environment import num_frames
 from agents.q_learning.evaluation import TaskEvaluator
 from agents.q_learning.memory import make_memory
 from agents.run_folder import RunFolder, make_logger
+from agents.settings import prepare_machine
 
 __all__ = ["DQNExperiment", "summarize"]
 
@@ -52,15 +52,7 @@ class DQNExperiment:
     ) -> None:
         if folder is not None:
             folder.check_new(resumable=False)
-        try:
-            torch.empty(0, device=config.torch_device)
-        except (RuntimeError, AssertionError):
-            raise ValueError(
-                f"device {config.device!r} is not available here; give 'cpu'"
-            ) from None
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
-            threadpoolctl.threadpool_limits(config.threads, user_api="blas")
+        prepare_machine(config.device, config.threads)
         self.config = config
         self.folder = folder
         self.engine = make_engine(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from agents.pictures import Pictures
 from agents.run_folder import RunFolder
 
 __all__ = ["draw_q_pictures", "format_q_result", "is_q_learning"]
@@ -77,31 +77,17 @@ def draw_q_pictures(folder: RunFolder) -> list[Path]:
     Returns:
         The files.
     """
-    # matplotlib takes a while to import, and training does not need it.
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     events = folder.read("result.json")["evaluations"]
     frames = [event["frame"] for event in events]
-    paths = []
-
-    def save(figure: Any, name: str) -> None:
-        path = folder.path / f"{name}.png"
-        figure.savefig(path, dpi=120)
-        plt.close(figure)
-        paths.append(path)
-
-    figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+    pictures = Pictures(folder.path)
+    figure, axes = pictures.start(xlabel="frame", ylabel="return")
     for task, returns in enumerate(np.array([event["returns"] for event in events]).T):
         axes.plot(frames, returns, label=f"task {task + 1}")
-    axes.set(xlabel="frame", ylabel="return")
     axes.legend(frameon=False, fontsize=8)
-    save(figure, "returns")
+    pictures.save(figure, "returns")
     if all("task_shares" in event for event in events):
-        figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+        label = "share of each task in memory"
+        figure, axes = pictures.start(xlabel="frame", ylabel=label)
         axes.stackplot(frames, np.array([event["task_shares"] for event in events]).T)
-        axes.set(xlabel="frame", ylabel="share of each task in memory")
-        save(figure, "memory_tasks")
-    return paths
+        pictures.save(figure, "memory_tasks")
+    return pictures.paths

@@ -134,7 +134,8 @@ class HybridWriter(SelectionWriter):
     # -- offering ---------------------------------------------------------------------
 
     def _decide(self, data: TensorDictBase) -> Any:
-        raise NotImplementedError("the policy decides, in its own slots")
+        """What the policy does with items that leave the ring, in its own slots."""
+        return self.selection._decide(data)
 
     def _adopt_brought(self) -> None:
         brought = self._counters["brought"]
