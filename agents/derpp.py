@@ -203,6 +203,7 @@ class DERPlusPlusAgent:
         targets = torch.from_numpy(target).to(self.device)
         loss = self._loss(outputs, targets)
         draws: list[TensorDictBase] = []
+        refreshed: TensorDictBase | None = None
         if self.memory is not None and len(self.memory):
             self.stopwatch.add("learning", start)
             start = time.perf_counter()
@@ -210,13 +211,14 @@ class DERPlusPlusAgent:
             self.stopwatch.add("memory", start)
             start = time.perf_counter()
         if draws:
-            loss = loss + self._replay_loss(draws)
+            replay_loss, refreshed = self._replay_loss(draws)
+            loss = loss + replay_loss
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
         self.stopwatch.add("learning", start)
         start = time.perf_counter()
-        self._remember(stored, targets, features, outputs, draws)
+        self._remember(stored, targets, features, outputs, refreshed)
         self.stopwatch.add("memory", start)
 
     def _check(
@@ -265,8 +267,10 @@ class DERPlusPlusAgent:
         weights = (self.alpha, self.beta)
         return [self.memory.sample(self.replay_batch_size) for w in weights if w]
 
-    def _replay_loss(self, draws: list[TensorDictBase]) -> Tensor:
-        """Both draws' part of the loss; leaves their new features in them."""
+    def _replay_loss(
+        self, draws: list[TensorDictBase]
+    ) -> tuple[Tensor, TensorDictBase | None]:
+        """Both draws' part of the loss, and what to write back."""
         seen = [self._look(draw.get("observation").to(self.device)) for draw in draws]
         if self.network.depends_on_batch:
             passed = [self.network(inputs) for inputs in seen]
@@ -276,7 +280,7 @@ class DERPlusPlusAgent:
             passed = list(zip(features.split(sizes), outputs.split(sizes), strict=True))
         loss = torch.zeros((), device=self.device)
         weights = [(w, k) for w, k in ((self.alpha, "logits"), (self.beta, "")) if w]
-        for draw, (features, outputs), (weight, key) in zip(
+        for draw, (_, outputs), (weight, key) in zip(
             draws, passed, weights, strict=True
         ):
             if key:
@@ -284,9 +288,9 @@ class DERPlusPlusAgent:
             else:
                 part = self._loss(outputs, draw.get("target").to(self.device))
             loss = loss + weight * part
-            if self._keeps_features:
-                draw.set("feature", features.detach())
-        return loss
+        if not self._keeps_features:
+            return loss, None
+        return loss, self._refreshed(draws, [part.detach() for part, _ in passed])
 
     @torch.no_grad()
     def _remember(
@@ -295,7 +299,7 @@ class DERPlusPlusAgent:
         targets: Tensor,
         features: Tensor,
         outputs: Tensor,
-        draws: list[TensorDictBase],
+        refreshed: TensorDictBase | None,
     ) -> None:
         """Write features back, then offer the batch."""
         if self.memory is None:
@@ -303,26 +307,29 @@ class DERPlusPlusAgent:
         item = {"observation": stored, "target": targets, "logits": outputs.detach()}
         if self._keeps_features:
             item["feature"] = features.detach()
-            if draws:
-                self.memory.update_tensordict_priority(self._refreshed(draws))
+        if refreshed is not None:
+            self.memory.update_tensordict_priority(refreshed)
         self.memory.extend(
             TensorDict(item, batch_size=[len(targets)], device=self.device)
         )
 
-    def _refreshed(self, draws: list[TensorDictBase]) -> TensorDictBase:
+    def _refreshed(
+        self, draws: list[TensorDictBase], features: list[Tensor]
+    ) -> TensorDictBase:
         """The draws as one write-back: of a slot in several, the last counts."""
         assert self.memory is not None
         last = draws[-1]
         whole = self._draws_subsets and len(last) == len(self.memory)
         if whole or len(draws) == 1:
-            return last
-        keys = [
-            key
-            for key in ("index", "index_generation", "feature")
+            return last.set("feature", features[-1])
+        keys = ("index", "index_generation")
+        entries = {
+            key: torch.cat([draw.get(key) for draw in draws])
+            for key in keys
             if key in last.keys()  # noqa: SIM118  a tensordict
-        ]
+        }
         return TensorDict(
-            {key: torch.cat([draw.get(key) for draw in draws]) for key in keys},
+            {**entries, "feature": torch.cat(features)},
             batch_size=[sum(map(len, draws))],
         )
 

@@ -109,7 +109,7 @@ def filled(env: str, policy: str, capacity: int) -> Experiment:
         stored, labels = torch.from_numpy(images), torch.from_numpy(info["label"])
         with torch.no_grad():
             features, outputs = agent.network(stored.float() / 255)
-        agent._remember(stored, labels, features, outputs, [])
+        agent._remember(stored, labels, features, outputs, None)
     return experiment
 
 

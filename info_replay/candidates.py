@@ -8,6 +8,9 @@ in ``O(nD)`` instead of being computed anew.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -98,20 +101,63 @@ class CandidateBatch(Generic[Matrix]):
         self.leverage = leverage - row_products(weighted, cross)
         self.residual = errors - weighted @ residual
 
-    def swap(self, row: int, representation: Matrix, target: Matrix) -> None:
-        """Let a candidate take the place of a point in the memory.
+    def after_swaps(
+        self, swaps: Sequence[tuple[int, int | Matrix]], start: int = 0
+    ) -> tuple[Matrix, Matrix]:
+        """What candidates would be if some of them took the places of points, in turn.
+
+        Each candidate meets the memory that the swaps of those before it leave. Nothing
+        is changed, and nothing may have been changed before.
 
         Args:
-            row: of the candidate.
-            representation: of the point, shape ``(1, D)``, as in :meth:`change`.
-            target: of the point, shape ``(1, K)``.
+            swaps: the row of a candidate and what holds the place that it takes:
+                another candidate's row, or features and target ``(1, d + K)``; at least
+                one, and rows ascend.
+            start: the first candidate that is asked for.
+
+        Returns:
+            Leverages ``(n,)`` and residuals ``(n, K)`` of the candidates from there on.
         """
-        one = slice(row, row + 1)
-        self.change(
-            _join(self.representation[one], representation),
-            _join(self.targets[one], target),
-            (1, -1),
-        )
+        points, targets = self._swapped_points(swaps)
+        lowered = self._statistics.lower(points)
+        residual = targets - lowered @ self._mean
+        inner = lowered @ points.T
+        cross = self._lowered[start:] @ points.T
+        # Candidates between two swaps meet the same memory.
+        ends: list[int] = [max(row + 1 - start, 0) for row, _ in swaps]
+        leverages, residuals = [], []
+        if ends[0]:
+            leverages.append(self.leverage[start : start + ends[0]])
+            residuals.append(self.residual[start : start + ends[0]])
+        for number, (begin, end) in enumerate(
+            itertools.pairwise([*ends, len(cross)]), 1
+        ):
+            if begin == end:
+                continue
+            met = slice(0, 2 * number)
+            gain = _gain(inner[met, met], (1, -1) * number)
+            here, part = slice(start + begin, start + end), cross[begin:end, met]
+            weighted = part @ gain
+            leverages.append(self.leverage[here] - row_products(weighted, part))
+            residuals.append(self.residual[here] - weighted @ residual[met])
+        return _join(*leverages), _join(*residuals)
+
+    def _swapped_points(
+        self, swaps: Sequence[tuple[int, int | Matrix]]
+    ) -> tuple[Matrix, Matrix]:
+        """Representations and targets of what comes and what goes, alternately."""
+        width = self._statistics.feature_dim
+        points, targets = [], []
+        for row, holder in swaps:
+            points.append(self.representation[row : row + 1])
+            targets.append(self.targets[row : row + 1])
+            if isinstance(holder, int):
+                points.append(self.representation[holder : holder + 1])
+                targets.append(self.targets[holder : holder + 1])
+            else:
+                points.append(self.represent(holder[:, :width]))
+                targets.append(holder[:, width:])
+        return _join(*points), _join(*targets)
 
     def with_point(
         self, representation: Matrix, target: Matrix
@@ -185,14 +231,16 @@ class CandidateBatch(Generic[Matrix]):
 def row_products(left: Matrix, right: Matrix) -> Matrix:
     """Inner products of the rows of two matrices ``(n, D)``, shape ``(n,)``."""
     if isinstance(left, np.ndarray):
-        return np.einsum("ij,ij->i", left, right)
+        return np.vecdot(left, right)
     return torch.linalg.vecdot(left, right)
 
 
-def _join(above: Matrix, below: Matrix) -> Matrix:
-    if isinstance(above, np.ndarray):
-        return np.concatenate([above, below])
-    return torch.cat([above, below])
+def _join(*parts: Matrix) -> Matrix:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return torch.cat(parts)
 
 
 class _Changes(NamedTuple, Generic[Matrix]):
@@ -218,10 +266,17 @@ class _Changes(NamedTuple, Generic[Matrix]):
 def _gain(inner: Matrix, signs: tuple[int, ...]) -> Matrix:
     """``(S + U^T Q)^-1``; not finite, or not sensible, where there is none."""
     if isinstance(inner, np.ndarray):
-        inner.ravel()[:: len(inner) + 1] += signs
+        if len(inner) == 2:
+            # Most often it is one swap, and NumPy needs long to get to its inverse.
+            (a, b), (c, d) = inner.tolist()
+            a, d = a + signs[0], d + signs[1]
+            scale = 1 / (a * d - b * c or math.nan)
+            gain = [[d * scale, -b * scale], [-c * scale, a * scale]]
+            return np.array(gain, dtype=inner.dtype)
+        shifted = inner.copy()
+        shifted.ravel()[:: len(shifted) + 1] += signs
         try:
-            return np.linalg.inv(inner)
+            return np.linalg.inv(shifted)
         except np.linalg.LinAlgError:
-            return np.full_like(inner, np.nan)
-    inner.diagonal().add_(inner.new_tensor(signs))
-    return torch.linalg.inv_ex(inner).inverse
+            return np.full_like(shifted, np.nan)
+    return torch.linalg.inv_ex(inner + inner.new_tensor(signs).diag()).inverse

@@ -46,7 +46,7 @@ def on_host(tensor: Tensor) -> bool:
         >>> on_host(torch.ones(2)), on_host(torch.ones(2, device="meta"))
         (True, False)
     """
-    return tensor.device.type == "cpu" and type(tensor) is Tensor
+    return type(tensor) is Tensor and tensor.is_cpu
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
@@ -97,7 +97,7 @@ def products(rows: Tensor, start: Tensor, out: Tensor) -> None:
         >>> out
         tensor([[10., 14.]])
     """
-    height = len(start)
+    height = start.shape[0]
     if on_host(rows):
         # Of a symmetric result half is enough: that is what LAPACK will read of it.
         half = _MULTIPLY[rows.dtype](1.0, rows.numpy().T, lower=1).T

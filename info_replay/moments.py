@@ -64,7 +64,8 @@ class RunningMoments:
     @property
     def deviation(self) -> float:
         """Weighted population deviation, 0 before the first item."""
-        return float(deviations(self._state.array))
+        weight, _, squares = self._state.array
+        return float(_deviations(weight, squares))
 
     def update(self, values: ArrayLike) -> None:
         """Add items, oldest first.
@@ -73,7 +74,7 @@ class RunningMoments:
             values: one number or an array of shape ``(n,)``.
         """
         items = np.atleast_1d(np.asarray(values, dtype=np.float64))
-        self._state.array[:] = self.path(items)[:, -1]
+        self._state.array[:] = self.walk(items).after(items.size)
 
     def before(self, values: ArrayLike) -> tuple[Array, Array]:
         """Moments that each item meets: of all that came before it, not itself.
@@ -89,35 +90,22 @@ class RunningMoments:
             >>> moments.before([1.0, 3.0, 5.0])[0]
             array([0., 1., 2.])
         """
-        path = self.path(np.asarray(values, dtype=np.float64))[:, :-1]
-        return path[1], deviations(path)
+        walk = self.walk(np.asarray(values, dtype=np.float64))
+        return walk.means[:-1], walk.deviations[:-1]
 
-    def path(self, items: Array, state: Array | None = None) -> Array:
-        """The state before the first item and after each one; nothing is changed.
+    def walk(self, items: Array, state: Array | None = None) -> MomentsWalk:
+        """The moments along items, oldest first; nothing is changed.
 
         Args:
-            items: shape ``(n,)``, oldest first.
+            items: shape ``(n,)``.
             state: where to start from, shape ``(3,)``; by default the current one.
-
-        Returns:
-            Weights, means and sums of squared distances, shape ``(3, n + 1)``.
         """
-        path = np.empty((3, items.size + 1))
-        path[:, 0] = self._state.array if state is None else state
-        if self.decay is None:
-            if items.size:
-                _walk(items, path, None)
-            return path
-        # A decayed prefix sum is a plain one of items / decay^i, block by block.
-        block = max(1, int(_LOG_RANGE / -math.log(self.decay)))
-        for start in range(0, items.size, block):
-            stop = min(start + block, items.size)
-            _walk(items[start:stop], path[:, start : stop + 1], self.decay)
-        return path
+        start = self._state.array if state is None else state
+        return MomentsWalk(items, start, self.decay)
 
     @property
     def state(self) -> Array:
-        """Weight, mean and sum of squared distances, to be handed to :meth:`path`."""
+        """Weight, mean and sum of squared distances, to be handed to :meth:`walk`."""
         return self._state.array.copy()
 
     @state.setter
@@ -149,31 +137,87 @@ class RunningMoments:
         )
 
 
-def deviations(path: Array) -> Array:
-    """Deviations of states ``(3, ...)``; 0 where nothing has been seen."""
-    result: Array = np.sqrt(path[2] / np.maximum(path[0], 1e-300))
+class MomentsWalk:
+    """Moments before the first of some items and after each one, as they are asked for.
+
+    Args:
+        items: shape ``(n,)``, oldest first.
+        start: the state before them: weight, mean and sum of squared distances from it.
+        decay: of the weights, if any.
+
+    Attributes:
+        means: shape ``(n + 1,)``.
+    """
+
+    means: Array
+
+    def __init__(self, items: Array, start: Array, decay: float | None) -> None:
+        self._start = start
+        self._path = None if decay is None else _decayed_path(items, start, decay)
+        if self._path is not None:
+            self.means = self._path[1]
+            return
+        weight, mean, self._squares = start.tolist()
+        # No precision is lost where the mean is large and the deviation small.
+        reference = mean if weight > 0 or not items.size else items[0]
+        self._distances = items - reference
+        self._firsts = self._distances.cumsum()
+        self._weights = weight + np.arange(1.0, items.size + 1)
+        self.means = np.empty(items.size + 1)
+        self.means[0] = mean
+        np.add(self._firsts / self._weights, reference, out=self.means[1:])
+
+    @property
+    def deviations(self) -> Array:
+        """Shape ``(n + 1,)``."""
+        if self._path is not None:
+            return _deviations(self._path[0], self._path[2])
+        distances, firsts, weights = self._distances, self._firsts, self._weights
+        squares = self._squares + (distances * distances).cumsum()
+        squares = np.maximum(squares - firsts * (firsts / weights), 0.0)
+        return _deviations(
+            np.append(self._start[0], weights), np.append(self._start[2], squares)
+        )
+
+    def after(self, count: int) -> Array:
+        """The state after so many of the items, shape ``(3,)``."""
+        if not count:
+            return self._start
+        if self._path is not None:
+            return self._path[:, count]
+        # One state does not need the sum of squares up to each item.
+        distances = self._distances[:count]
+        weight, first = self._weights[count - 1], self._firsts[count - 1]
+        squares = self._squares + distances.dot(distances) - first * (first / weight)
+        return np.array([weight, self.means[count], max(squares, 0.0)])
+
+
+def _deviations(weights: Array, squares: Array) -> Array:
+    """Deviations; 0 where nothing has been seen."""
+    result: Array = np.sqrt(squares / np.maximum(weights, 1e-300))
     return result
 
 
-def _walk(items: Array, path: Array, decay: float | None) -> None:
-    """Fill in the states after each item of one block, ``path[:, 1:]``.
-
-    Distances are taken from a reference close to the items, so that no precision is
-    lost where the mean is large and the deviation small.
-    """
-    weight, mean, squares = path[:, 0].tolist()
-    reference = mean if weight > 0 else items[0]
-    distances = items - reference
-    if decay is None:
-        weights = weight + np.arange(1.0, items.size + 1)
-        firsts = distances.cumsum()
-        seconds = squares + (distances * distances).cumsum()
-    else:
-        fade = decay ** np.arange(1.0, items.size + 1)
+def _decayed_path(items: Array, start: Array, decay: float) -> Array:
+    """States before the first item and after each one, shape ``(3, n + 1)``."""
+    path = np.empty((3, items.size + 1))
+    path[:, 0] = start
+    # A decayed prefix sum is a plain one of items / decay^i, block by block. Distances
+    # are taken from a mean that is close to the items of the block.
+    block = max(1, int(_LOG_RANGE / -math.log(decay)))
+    for first in range(0, items.size, block):
+        part = items[first : first + block]
+        weight, mean, squares = path[:, first].tolist()
+        reference = mean if weight > 0 else part[0]
+        distances = part - reference
+        fade = decay ** np.arange(1.0, part.size + 1)
         weights = fade * weight + (1 - fade) / (1 - decay)
         firsts = fade * (distances / fade).cumsum()
         seconds = fade * (squares + (distances * distances / fade).cumsum())
-    shifts = firsts / weights
-    path[0, 1:] = weights
-    np.add(shifts, reference, out=path[1, 1:])
-    np.maximum(seconds - shifts * firsts, 0.0, out=path[2, 1:])
+        shifts = firsts / weights
+        path[:, first + 1 : first + part.size + 1] = (
+            weights,
+            reference + shifts,
+            np.maximum(seconds - shifts * firsts, 0.0),
+        )
+    return path

@@ -134,17 +134,18 @@ class BayesianLinearPosterior:
                 f"features must have the shape (n, {width}), got "
                 f"{tuple(features.shape)}"
             )
+        count = features.shape[0]
         outputs = 0 if targets is None else self.target_dim
         if targets is not None:
             if targets.ndim == 1 and outputs == 1:
                 targets = targets[:, None]
-            if targets.shape != (len(features), outputs):
+            if targets.shape != (count, outputs):
                 raise ValueError(
-                    f"targets must have the shape {(len(features), outputs)}, got "
+                    f"targets must have the shape {(count, outputs)}, got "
                     f"{tuple(targets.shape)}"
                 )
         rows = torch.empty(
-            len(features), width + 1 + outputs, dtype=self.dtype, device=self.device
+            count, width + 1 + outputs, dtype=self.dtype, device=self.device
         )
         if on_host(rows):
             _fill(rows.numpy(), features, targets)

@@ -201,18 +201,19 @@ def test_decay_forgets_the_level_that_a_stream_came_from(decay: float) -> None:
 
 
 @pytest.mark.parametrize("decay", [None, 0.7])
-def test_a_path_from_a_state_is_what_updates_would_pass_through(
+def test_a_walk_from_a_state_passes_through_what_updates_would_reach(
     decay: float | None,
 ) -> None:
     moments, walker = RunningMoments(decay), RunningMoments(decay)
     moments.update([5.0, 9.0])
     items = np.array([1.0, 2.0, 4.0])
-    path = walker.path(items, moments.state)
-    assert path.shape == (3, 4)
-    for step, item in enumerate(items):
-        np.testing.assert_allclose(path[:, step], moments.state, rtol=1e-12)
-        moments.update(item)
-    np.testing.assert_allclose(path[:, 3], moments.state, rtol=1e-12)
+    walk = walker.walk(items, moments.state)
+    assert walk.means.shape == walk.deviations.shape == (4,)
+    for step in range(4):
+        np.testing.assert_allclose(walk.after(step), moments.state, rtol=1e-12)
+        assert walk.means[step] == pytest.approx(moments.mean)
+        assert walk.deviations[step] == pytest.approx(moments.deviation)
+        moments.update(items[step : step + 1])
     assert walker.weight == 0.0
 
 

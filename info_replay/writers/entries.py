@@ -12,12 +12,21 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 __all__ = [
+    "get_entry",
     "read_features",
     "read_labels",
     "read_regression_targets",
     "refuse_infinite",
     "refuse_labels",
 ]
+
+
+def get_entry(data: TensorDictBase, key: NestedKey) -> Any:
+    """An entry of a batch, ``None`` if it has none of that name.
+
+    The same as ``data.get(key)``, of which the form of the key takes most of the time.
+    """
+    return data._get_str(key, None) if type(key) is str else data.get(key, None)
 
 
 def read_features(data: TensorDictBase, key: NestedKey) -> Tensor:
@@ -28,7 +37,7 @@ def read_features(data: TensorDictBase, key: NestedKey) -> Tensor:
         TypeError: if they are not floating-point numbers.
         ValueError: if they have another shape.
     """
-    features: Tensor | None = data.get(key, None)
+    features: Tensor | None = get_entry(data, key)
     if features is None:
         raise KeyError(f"missing entry {key!r}: the features of the items")
     if not features.is_floating_point():
@@ -51,7 +60,7 @@ def read_regression_targets(data: TensorDictBase, key: NestedKey) -> Tensor:
         TypeError: if they are not floating-point numbers.
         ValueError: if they have another shape.
     """
-    targets: Tensor | None = data.get(key, None)
+    targets: Tensor | None = get_entry(data, key)
     if targets is None:
         raise KeyError(f"missing entry {key!r}: the targets of the items")
     if not targets.is_floating_point():
@@ -75,7 +84,7 @@ def read_labels(data: TensorDictBase, key: NestedKey) -> Tensor:
         TypeError: if they are not whole numbers.
         ValueError: if there is not one an item.
     """
-    labels = data.get(key, None)
+    labels = get_entry(data, key)
     if labels is None:
         raise KeyError(f"missing entry {key!r}: the class labels of the items")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 from info_replay.writers.base import SelectionWriter
 from info_replay.writers.entries import refuse_infinite
 from info_replay.writers.generations import Generations
-from info_replay.writers.host import to_host
+from info_replay.writers.host import extremes, surely_within, to_host
 from info_replay.writers.sample import Sample
 from info_replay.writers.slots import Slots, last_rows
 
@@ -47,35 +47,39 @@ class FeatureWriter(SelectionWriter):
         """
         if data.batch_dims and not len(data):
             return
-        places, features = self._read_sample(data, self.slots, self._generations)
+        slots = self.slots
+        size = len(slots)
+        places, features = self._read_sample(data, slots, size, self._generations)
         if places.size:
             index = torch.from_numpy(places).to(features.device)
-            self._write_back(index, features, len(self.slots))
+            self._write_back(index, features, size)
 
     def _read_sample(
-        self, data: TensorDictBase, slots: Slots, generations: Generations
+        self, data: TensorDictBase, slots: Slots, size: int, generations: Generations
     ) -> tuple[NDArray[np.int64], Tensor]:
         """The slots that a sample still belongs to, all different, and new features.
 
         Args:
             data: the sample, not empty.
             slots: that it came from.
+            size: how many of them are in use.
             generations: of these slots.
         """
-        sample = Sample(
-            data, self.feature_key, slots, len(slots), given_up=self.regroups
-        )
-        low, high, *held = to_host(*sample.tensors(generations.stamps))
-        places = sample.live_slots(*held)
+        sample = Sample(data, self.feature_key, slots, size, given_up=self.regroups)
         features = sample.features
-        if not self._in_range(float(low), float(high)):
+        fine = surely_within(features, self._largest_feature)
+        range_ = () if fine else extremes(features)
+        held = to_host(*sample.tensors(generations.stamps), *range_)
+        low, high = (0.0, 0.0) if fine else map(float, held[-2:])
+        places = sample.live_slots(*held[: len(held) - len(range_)])
+        if not self._in_range(low, high):
             refuse_infinite(features, self.feature_key)
-            self._refuse_large(float(max(-low, high)))
+            self._refuse_large(max(-low, high))
         rows = last_rows(places)
-        if len(rows) < len(features):
-            pick = torch.from_numpy(rows).to(features.device)
-            features = features.index_select(0, pick)
-        return places[rows], features
+        if rows.size == places.size:
+            return places, features
+        pick = torch.from_numpy(rows).to(features.device)
+        return places[rows], features.index_select(0, pick)
 
     def _write_back(self, index: Tensor, features: Tensor, size: int) -> None:
         """Store new features of some slots, all different."""

@@ -7,6 +7,7 @@ through :func:`to_host`, the only place in the package that waits for a device.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,14 @@ from torch import Tensor
 from info_replay.host_array import HostArray
 from info_replay.linear_algebra import as_array, on_host
 
-__all__ = ["Counters", "RandomStream", "extremes", "to_host"]
+__all__ = [
+    "Counters",
+    "RandomStream",
+    "extremes",
+    "surely_labels",
+    "surely_within",
+    "to_host",
+]
 
 
 def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
@@ -31,6 +39,8 @@ def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
         The same as arrays: of tensors that are on the host already, views; of others,
         float64 copies that came in one transfer.
     """
+    if all(type(tensor) is np.ndarray for tensor in tensors):
+        return list(tensors)  # type: ignore[arg-type]
     waiting = [t for t in tensors if isinstance(t, Tensor) and t.device.type != "cpu"]
     arrived: list[NDArray[Any]] = []
     if waiting:
@@ -65,6 +75,43 @@ def extremes(values: Tensor) -> tuple[Tensor | NDArray[Any], Tensor | NDArray[An
         return np.asarray(array.min()), np.asarray(array.max())
     low, high = torch.aminmax(values)
     return low, high
+
+
+def surely_within(values: Tensor, largest: float) -> bool:
+    """Whether the host knows at once that no value is larger, or not finite.
+
+    The length of a vector bounds its entries, and there is no cheaper look at all of
+    them. Where the answer is no, or the values are elsewhere, :func:`extremes` tell.
+
+    Args:
+        values: floating-point numbers.
+        largest: bound of their sizes.
+
+    Returns:
+        Whether they are known to be fine.
+    """
+    if not on_host(values):
+        return False
+    flat = as_array(values).reshape(-1)
+    squares = float(flat.dot(flat))
+    return squares <= largest * largest and squares < math.inf
+
+
+def surely_labels(values: Tensor, num_classes: int) -> bool:
+    """Whether the host knows at once that all values are labels of so many classes.
+
+    Args:
+        values: whole numbers, not empty.
+        num_classes: number of classes.
+
+    Returns:
+        Whether they are known to be fine.
+    """
+    if not on_host(values):
+        return False
+    array = values.numpy()
+    # Seen as unsigned, a negative number is a large one.
+    return bool(array.view(f"u{array.itemsize}").max() < num_classes)
 
 
 class Counters:

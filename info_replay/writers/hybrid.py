@@ -218,7 +218,9 @@ class HybridWriter(SelectionWriter):
             raise AttributeError(f"{type(selection).__name__} does not keep features")
         if data.batch_dims and not len(data):
             return
-        places, features = selection._read_sample(data, self.slots, self._generations)
+        places, features = selection._read_sample(
+            data, self.slots, len(self.slots), self._generations
+        )
         in_ring = places < window.first
         (index, fresh), (selected, others) = (
             _pick(places, features, rows) for rows in (in_ring, ~in_ring)

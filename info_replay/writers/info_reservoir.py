@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 from tensordict import TensorDictBase
+from torch import Tensor
 
-from info_replay.candidates import CandidateBatch
-from info_replay.linear_algebra import alike
-from info_replay.moments import deviations
+from info_replay.candidates import row_products
+from info_replay.posterior import BayesianLinearPosterior
 from info_replay.writers.base import Commit
 from info_replay.writers.information import InformationWriter, tolerance
 from info_replay.writers.offer import Offer, Plan
+from info_replay.writers.swaps import MOST_SWAPS, Swaps
 
 __all__ = ["InfoReservoirWriter"]
 
@@ -69,59 +70,36 @@ class InfoReservoirWriter(InformationWriter):
 
     def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
         """Alg. 1 for a batch that meets a full memory."""
-        batch = offer.candidates()
-        plan = Plan.empty(len(offer))
+        swaps = Swaps(offer, functools.partial(self._stored_row, offer.posterior))
         draws = self._uniforms(len(offer))[:, 0]
         state = self.moments.state
         count, capacity = self.reservoir_count, self.slots.capacity
         start = 0
         while start < len(offer):
+            leverage, residual = swaps.points(start)
+            error = row_products(residual, residual)
             (scores,) = self._fetch_scores(
-                [self.criterion],
-                offer,
-                data,
-                batch.leverage[start:],
-                batch.squared_error[start:],
+                [self.criterion], offer, data, leverage, error
             )
-            path = self.moments.path(scores, state)
-            threshold = path[1, :-1]
+            walk = self.moments.walk(scores, state)
+            threshold = walk.means[:-1]
             if self.gamma:
-                threshold = threshold + self.gamma * deviations(path[:, :-1])
+                threshold = threshold + self.gamma * walk.deviations[:-1]
             passed = scores >= threshold - tolerance(threshold, self.dtype)
             counts = count + passed.cumsum()
             slots = draws[start:] * counts
-            written = (passed & (slots < capacity)).nonzero()[0]
-            # Up to and with the first item that is written, the scores are final.
-            final = int(written[0]) + 1 if written.size else len(scores)
-            state = path[:, final]
-            count = int(counts[final - 1])
-            start += final
-            if written.size:
-                slot, row = int(slots[final - 1]), start - 1
-                gone = self._holder(batch, offer, plan, slot)
-                plan.put(row, slot)
-                if batch.is_worn:
-                    batch = offer.candidates(plan)
-                elif start < len(offer):
-                    batch.swap(row, *gone)
+            rows = (passed & (slots < capacity)).nonzero()[0][: MOST_SWAPS + 1]
+            final = swaps.confirm(
+                [(start + row, int(slots[row])) for row in rows.tolist()]
+            )
+            state, count = walk.after(final - start), int(counts[final - start - 1])
+            start = final
 
         def commit() -> None:
             self.moments.state = state
             self._counters["reservoir_count"] = count
 
-        return plan, commit
+        return swaps.plan, commit
 
-    def _holder(
-        self, batch: CandidateBatch[Any], offer: Offer, plan: Plan, slot: int
-    ) -> tuple[Any, Any]:
-        """Representation and target of the item that holds a slot right now."""
-        row = plan.owner(slot)
-        if row is not None:
-            return batch.representation[row : row + 1], batch.targets[row : row + 1]
-        stored = self._knowledge.rows.of(
-            self.slots, slice(slot, slot + 1), offer.posterior
-        )
-        plan.old.append(stored)
-        row = alike(stored, batch.targets)
-        width = offer.posterior.statistics.feature_dim
-        return batch.represent(row[:, :width]), row[:, width:]
+    def _stored_row(self, posterior: BayesianLinearPosterior, slot: int) -> Tensor:
+        return self._knowledge.rows.of(self.slots, slice(slot, slot + 1), posterior)

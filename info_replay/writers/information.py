@@ -33,7 +33,7 @@ from info_replay.writers.entries import (
     refuse_labels,
 )
 from info_replay.writers.features import FeatureWriter
-from info_replay.writers.host import to_host
+from info_replay.writers.host import surely_labels, surely_within, to_host
 from info_replay.writers.knowledge import Knowledge
 from info_replay.writers.offer import Offer, Plan
 
@@ -150,14 +150,14 @@ class InformationWriter(FeatureWriter):
         The first transfer of a batch carries its extremes, too, so that bad input is
         refused before anything is changed.
         """
-        if offer.checked:
+        if offer.checked or self._surely_fine(offer):
             parts = to_host(*scores)
         else:
             extremes = offer.extremes()
             parts = to_host(*extremes, *scores)
             self._refuse(offer, data, parts[: len(extremes)])
             del parts[: len(extremes)]
-            offer.checked = True
+        offer.checked = True
         return [part.astype(np.float64, copy=False) for part in parts]
 
     def _fetch_scores(
@@ -183,6 +183,14 @@ class InformationWriter(FeatureWriter):
         # A sum is finite if what it sums is, and cheaper to look at.
         if not all(math.isfinite(score.sum()) for score in scores):
             self._refuse_large(float(offer.features.abs().max()))
+
+    def _surely_fine(self, offer: Offer) -> bool:
+        """Whether the host knows at once that a batch is no bad input."""
+        if not surely_within(offer.features, self._largest_feature):
+            return False
+        if self.num_classes is None:
+            return surely_within(offer.targets, self._largest_target)
+        return surely_labels(offer.targets, self.num_classes)
 
     def _refuse(
         self, offer: Offer, data: TensorDictBase, extremes: list[NDArray[Any]]
@@ -232,7 +240,8 @@ class InformationWriter(FeatureWriter):
         return [(self.moments, self.criterion)]
 
     def _blocks(self, count: int) -> list[slice]:
-        filled = min(count, self.slots.capacity - len(self.slots))
+        slots = self.slots
+        filled = min(count, slots.capacity - len(slots))
         size = self._block_size() or count
         if not filled and count <= size:
             return [slice(0, count)]
@@ -258,11 +267,10 @@ class InformationWriter(FeatureWriter):
         offer = self._read(data)
         full = size == self.slots.capacity
         plan, commit = (self._select if full else self._fill)(offer, data)
-        rows_in_step = bool(size) and self._knowledge.rows.in_step(self.slots)
 
         def commit_all() -> None:
             commit()
-            self._knowledge.learn(self.slots, offer, plan, rows_in_step=rows_in_step)
+            self._knowledge.learn(self.slots, offer, plan)
 
         return plan.places, commit_all
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
+import numpy as np
 import torch
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.linear_algebra import on_host
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.writers.host import Counters
-from info_replay.writers.offer import Offer, Plan
+from info_replay.writers.offer import Changes, Offer, Plan
 from info_replay.writers.rows import StoredRows
 from info_replay.writers.slots import Slots
 
@@ -60,10 +64,10 @@ class Knowledge:
         self._counters = Counters("revision", "changed_rows")
         self._counters["revision"] = -1
         self._shared = False
-        self._class_row: Tensor | None = None  # 0, 1, ..., K - 1
+        self._classes = np.arange(num_classes or 0)
         self._seen_features: Tensor | None = None  # the stored ones, when in step
-        # What was written but is not in the statistics yet: old rows, new rows, slots.
-        self._pending: tuple[Tensor | None, Tensor, Tensor] | None = None
+        # Tells what was written but is not in the statistics yet.
+        self._pending: Callable[[], Changes] | None = None
         self.rows = StoredRows(feature_key, target_key, self.encode)
 
     def encode(self, targets: Tensor) -> Tensor:
@@ -72,9 +76,9 @@ class Knowledge:
             return targets[:, None] if targets.ndim == 1 else targets
         if targets.ndim == 2:
             targets = targets[:, 0]
-        if self._class_row is None or self._class_row.device != targets.device:
-            self._class_row = torch.arange(self.num_classes, device=targets.device)
-        return targets[:, None] == self._class_row
+        if on_host(targets):
+            return torch.from_numpy(targets.numpy()[:, None] == self._classes)
+        return targets[:, None] == torch.arange(self.num_classes, device=targets.device)
 
     def make_posterior(
         self, slots: Slots, feature_dim: int, target_dim: int
@@ -130,39 +134,37 @@ class Knowledge:
             self._settle()
             return
         self._pending = None
-        if not self._shared:  # other processes would not know of what is kept here
-            self.rows.keep(slots, posterior)
-        posterior.restart(size, lambda where: self.rows.of(slots, where, posterior))
+        # Other processes would not know of what is kept here.
+        rows = None if self._shared else self.rows.keep(slots, size, posterior)
+        if rows is None:
+            posterior.restart(size, lambda where: self.rows.of(slots, where, posterior))
+        else:
+            posterior.statistics.restart(rows)
         self._counters["changed_rows"] = 0
         self.mark_in_step(slots)
 
-    def learn(
-        self, slots: Slots, offer: Offer, plan: Plan, *, rows_in_step: bool
-    ) -> None:
+    def learn(self, slots: Slots, offer: Offer, plan: Plan) -> None:
         """Follow what was written: the rows of a batch in the slots of a plan.
 
         Args:
             slots: of the storage.
             offer: the batch.
             plan: which of its rows were written, and where.
-            rows_in_step: whether the stored rows were known before.
         """
         if plan.written:
             self.keep(offer.posterior)
-            self._pending = offer.changes(plan)
+            # New features of most slots are likely to come before the next batch, and
+            # then the statistics start again from what is stored.
+            self._pending = functools.partial(offer.changes, plan)
             self._counters["changed_rows"] += plan.written
             self.mark_in_step(slots)
-            if rows_in_step:
-                # New features of most slots are likely to come before the next batch,
-                # and then the statistics start again from the rows.
-                self.rows.follow(slots, self._pending[2], self._pending[1])
-            else:
+            if self._shared:
                 self._settle()
 
     def _settle(self) -> None:
         """Bring what is pending into the statistics."""
         if self._pending is not None and self.posterior is not None:
-            self.posterior.statistics.replace(*self._pending)
+            self.posterior.statistics.replace(*self._pending())
         self._pending = None
 
     def write_back(
@@ -177,12 +179,11 @@ class Knowledge:
             size: how many slots are in use.
         """
         posterior = self.posterior
-        rows_in_step = self.rows.in_step(slots)
         if (
             posterior is None
             # Where most of the memory changes, starting again is cheaper than the
             # difference, and exact.
-            or (posterior.form == "primal" and 2 * len(index) >= size)
+            or (posterior.form == "primal" and 2 * index.shape[0] >= size)
             or not self.in_step(slots)
         ):
             slots.write_leaf(self.feature_key, index, features)
@@ -194,8 +195,6 @@ class Knowledge:
             posterior.refresh(old, features, targets, rows=index)
             self._counters["changed_rows"] += len(index)
             self.mark_in_step(slots)
-        if rows_in_step:
-            self.rows.follow(slots, index, features)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -19,7 +19,10 @@ from info_replay.posterior import BayesianLinearPosterior
 from info_replay.statistics import Statistics
 from info_replay.writers.host import extremes
 
-__all__ = ["Offer", "Plan"]
+__all__ = ["Changes", "Offer", "Plan"]
+
+#: Rows that leave a memory, rows that come, and their slots.
+Changes = tuple[Tensor | None, Tensor, Tensor]
 
 
 class Offer:
@@ -48,10 +51,11 @@ class Offer:
         self.posterior = posterior
         self.rows = posterior.join(features, encoded)
         self.checked = False
+        self._count = features.shape[0]
 
     def __len__(self) -> int:
         """Number of items."""
-        return len(self.features)
+        return self._count
 
     def candidates(self, plan: Plan | None = None) -> CandidateBatch[Any]:
         """The items, held against the memory as it is, or as a plan will leave it.
@@ -69,8 +73,8 @@ class Offer:
         """Bring statistics to what a plan writes, which must be something."""
         statistics.replace(*self.changes(plan))
 
-    def changes(self, plan: Plan) -> tuple[Tensor | None, Tensor, Tensor]:
-        """What a plan changes: rows that leave, rows that come, and their slots."""
+    def changes(self, plan: Plan) -> Changes:
+        """What a plan changes."""
         kept = np.flatnonzero(plan.places >= 0)
         device = self.rows.device
         rows = self.rows.index_select(0, torch.from_numpy(kept).to(device))

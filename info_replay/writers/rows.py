@@ -8,6 +8,7 @@ from typing import Any
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.linear_algebra import as_array, on_host
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.writers.slots import Slots
 
@@ -21,8 +22,8 @@ _LARGEST = 2
 class StoredRows:
     """Features and targets of the slots, as rows of a posterior.
 
-    Small memories keep them, so that they need not be converted and joined anew in
-    every step. They are derived: nothing of them is saved.
+    Small memories keep the rows that their posterior was made of, for those who ask
+    until something is written. They are derived: nothing of them is saved.
 
     Args:
         feature_key: entry that holds the features.
@@ -40,27 +41,21 @@ class StoredRows:
         self.target_key = target_key
         self.encode = encode
         self._kept: Tensor | None = None
-        self._seen: list[Any] = []
+        self._seen: tuple[Tensor, Tensor, int, int] | None = None
 
-    def _version(self, slots: Slots) -> list[Any]:
-        """What changes when somebody writes, replaces an entry or changes it in place.
+    def _in_step(self, slots: Slots) -> bool:
+        """Whether the kept rows are those of the slots as they are.
 
-        The entries themselves are part of it, not their numbers, which could come back.
+        The entries themselves are compared, not their numbers, which could come back.
         """
-        keys = (self.feature_key, self.target_key)
-        counts = [slots.version(key) for key in keys]
-        return [slots.revision, *counts, *(slots.leaf(key) for key in keys)]
-
-    def in_step(self, slots: Slots) -> bool:
-        """Whether the kept rows are those of the slots as they are."""
-        if self._kept is None:
+        if self._seen is None:
             return False
-        revision, first, second, features, targets = self._seen
-        now = self._version(slots)
+        features, targets, *versions = self._seen
         return (
-            [revision, first, second] == now[:3]
-            and features is now[3]
-            and targets is now[4]
+            features is slots.leaf(self.feature_key)
+            and targets is slots.leaf(self.target_key)
+            and versions
+            == [slots.version(self.feature_key), slots.version(self.target_key)]
         )
 
     def of(
@@ -76,43 +71,59 @@ class StoredRows:
         Returns:
             Shape ``(n, d + K)``.
         """
-        if self.in_step(slots):
-            assert self._kept is not None
+        if self._kept is not None and self._in_step(slots):
             return self._kept[where]
         return posterior.join(
             slots.leaf(self.feature_key)[where],
             self.encode(slots.leaf(self.target_key)[where]),
         )
 
-    def keep(self, slots: Slots, posterior: BayesianLinearPosterior) -> None:
-        """Keep all rows from now on, if that is worth while.
+    def keep(
+        self, slots: Slots, size: int, posterior: BayesianLinearPosterior
+    ) -> Tensor | None:
+        """Keep the rows of the slots as they are, if that is worth while.
 
         Args:
             slots: of the storage.
+            size: how many of them are in use.
             posterior: whose rows.
+
+        Returns:
+            The rows of the slots in use, not to be changed, if they are kept.
         """
         small = slots.capacity <= _LARGEST * posterior.feature_dim
-        if small and posterior.form == "primal" and not self.in_step(slots):
-            self._kept = self.of(slots, slice(0, slots.capacity), posterior)
-            self._seen = self._version(slots)
-
-    def follow(self, slots: Slots, index: Tensor, values: Tensor) -> None:
-        """Follow a write; the rows were in step before it.
-
-        Args:
-            slots: of the storage.
-            index: the slots that were written, all different.
-            values: the first columns of their rows, of any floating type.
-        """
-        assert self._kept is not None
-        columns = self._kept[:, : values.shape[1]]
-        columns.index_copy_(0, index, values.to(columns.dtype))
-        self._seen = self._version(slots)
+        if not small or posterior.form != "primal" or not size:
+            self._kept = self._seen = None
+            return None
+        features, targets = slots.leaf(self.feature_key), slots.leaf(self.target_key)
+        seen, kept, width = self._seen, self._kept, posterior.feature_dim
+        self._seen = (
+            features,
+            targets,
+            slots.version(self.feature_key),
+            slots.version(self.target_key),
+        )
+        if kept is None or seen is None or kept.shape[0] != size:
+            self._kept = posterior.join(features[:size], self.encode(targets[:size]))
+            return self._kept
+        _assign(kept[:, :width], features[:size])
+        # Often the features alone are new.
+        if seen[1] is not targets or seen[3] != self._seen[3]:
+            _assign(kept[:, width + 1 :], self.encode(targets[:size]))
+        return kept
 
     def drop(self) -> None:
         """Keep nothing."""
-        self._kept = None
+        self._kept = self._seen = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is kept: the twin has a storage of its own."""
-        return {**self.__dict__, "_kept": None, "_seen": []}
+        return {**self.__dict__, "_kept": None, "_seen": None}
+
+
+def _assign(columns: Tensor, values: Tensor) -> None:
+    """Overwrite columns by numbers of any type."""
+    if on_host(columns) and on_host(values):
+        columns.numpy()[...] = as_array(values)
+    else:
+        columns.copy_(values)

@@ -10,7 +10,8 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.writers.host import extremes
+from info_replay.linear_algebra import on_host
+from info_replay.writers.entries import get_entry
 from info_replay.writers.slots import Slots
 
 __all__ = ["Sample"]
@@ -47,13 +48,13 @@ class Sample:
     ) -> None:
         if not data.batch_dims:
             data = data.unsqueeze(0)
-        index = data.get("index", None)
+        index = get_entry(data, "index")
         if index is None:
             raise KeyError(
                 "missing entry 'index': features are written back to the slots that "
                 "sample() took them from"
             )
-        features = data.get(feature_key, None)
+        features = get_entry(data, feature_key)
         if features is None:
             raise KeyError(f"missing entry {feature_key!r}: the new features")
         self._size = size
@@ -65,15 +66,15 @@ class Sample:
                 f"entry {feature_key!r} must be of type {leaf.dtype}, got "
                 f"{features.dtype}"
             )
-        if features.shape != (len(index), *leaf.shape[1:]):
+        if features.shape != index.shape[:1] + leaf.shape[1:]:
             raise ValueError(
                 f"entry {feature_key!r} must have the shape "
-                f"{(len(index), *leaf.shape[1:])}, got {tuple(features.shape)}"
+                f"{(*index.shape[:1], *leaf.shape[1:])}, got {tuple(features.shape)}"
             )
         device = leaf.device
         self.features: Tensor = features.detach().to(device)
         self._index = _first_column(index).to(device)
-        generation = data.get("index_generation", None)
+        generation = get_entry(data, "index_generation")
         self._generation: Tensor | None = (
             None if generation is None else _first_column(generation).to(device)
         )
@@ -87,14 +88,17 @@ class Sample:
             generation: of every slot, if slots have been written.
 
         Returns:
-            The smallest and the largest feature, the slots, and the generation that
-            was sampled and the one that is there (left out where that is not known).
+            The slots, and the generation that was sampled and the one that is there
+            (left out where that is not known).
         """
-        tensors = [*extremes(self.features), self._index]
-        if self._generation is not None and generation is not None:
-            places = self._index.clamp(0, self._capacity - 1).long()
-            tensors += [self._generation, generation.index_select(0, places)]
-        return tensors
+        if self._generation is None or generation is None:
+            return [self._index]
+        # Wrong slots are told from right ones when they are on the host.
+        if on_host(self._index) and on_host(generation):
+            held = generation.numpy().take(self._index.numpy(), mode="clip")
+            return [self._index, self._generation, held]
+        places = self._index.clamp(0, self._capacity - 1).long()
+        return [self._index, self._generation, generation.index_select(0, places)]
 
     def live_slots(
         self,

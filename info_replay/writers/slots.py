@@ -55,7 +55,8 @@ class Slots:
 
     def __len__(self) -> int:
         """Number of slots in use, always the first ones."""
-        return len(self.storage)
+        # Asking the storage itself costs ten calls more, of torch's compiler.
+        return int(self.storage._len)
 
     @property
     def initialized(self) -> bool:
@@ -76,7 +77,8 @@ class Slots:
     def version(self, key: NestedKey) -> int:
         """A number that moves when an entry is changed in place by this process."""
         leaf = self.leaf(key)
-        return 0 if leaf.is_inference() else leaf._version
+        # Inference tensors do not count.
+        return self.revision if leaf.is_inference() else leaf._version
 
     def read(self, where: slice | Tensor) -> TensorDictBase:
         """The items of some slots in use; of a slice, a view."""
@@ -206,7 +208,7 @@ class Slots:
                     pick = picks[value.device] = torch.from_numpy(rows).to(value.device)
                 value = value.index_select(0, pick)
             leaf[target] = value.to(leaf.device)
-        storage._len = max(len(storage), self.first + int(slots.max()) + 1)
+        storage._len = max(storage._len, self.first + int(slots.max()) + 1)
         storage._set_last_cursor(self.first + last)
         storage._bump_mutation_revision()
         return index

@@ -44,7 +44,7 @@ class Window(Slots):
 
     def __len__(self) -> int:
         """Number of slots in use, always the first ones."""
-        return max(0, len(self.storage) - self.first)
+        return max(0, super().__len__() - self.first)
 
     @property
     def revision(self) -> int:

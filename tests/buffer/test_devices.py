@@ -317,6 +317,8 @@ def _run_on(
         gateway = Gateway(replay=iter(recorder.recorded))
         with fake_gpu(), DeviceReads() as reads:
             run = use(buffer, make_on(data_device), gateway)
+            if policy in INFORMATION:
+                _ = buffer.posterior  # brings in what waits, here where a GPU is
         assert gateway.calls == recorder.calls
     run.reads = reads.log
     return run
