@@ -319,7 +319,7 @@ class DERPlusPlusAgent:
         """The draws as one write-back: of a slot in several, the last counts."""
         assert self.memory is not None
         last = draws[-1]
-        whole = self._draws_subsets and len(last) == len(self.memory)
+        whole = self._draws_subsets and features[-1].shape[0] == self.memory.capacity
         if whole or len(draws) == 1:
             return last.set("feature", features[-1])
         keys = ("index", "index_generation")

@@ -307,11 +307,12 @@ class MIC(ArrayCriterion):
         eta = self.eta
         before = 1 + leverage
         after = before + leverage
-        logarithms = (1 + eta) * _log(before) - eta * _log(after)
+        weight = num_outputs / 2
+        logarithms = weight * (1 + eta) * _log(before) - weight * eta * _log(after)
         if eta != 1:
-            logarithms = logarithms + (1 - eta) * math.log(2 * math.pi * noise**2)
+            logarithms += weight * (1 - eta) * math.log(2 * math.pi * noise**2)
         misfit = squared_error * (after - eta) / (before * after)
-        return num_outputs / 2 * logarithms + 1 / (2 * noise**2) * misfit
+        return logarithms + 1 / (2 * noise**2) * misfit
 
 
 @dataclass(frozen=True)

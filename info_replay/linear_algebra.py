@@ -82,28 +82,29 @@ def alike(tensor: Tensor, example: Matrix) -> Matrix:
     return as_array(tensor) if isinstance(example, np.ndarray) else tensor
 
 
-def products(rows: Tensor, start: Tensor, out: Tensor) -> None:
-    """The first rows of ``start + R^T R``, right on and above the diagonal.
+def products(rows: Tensor, diagonal: float, height: int) -> Tensor:
+    """The first rows of ``R^T R + cI``, right on and above the diagonal.
 
     Args:
         rows: ``R``, shape ``(n, m)``.
-        start: what to add to, shape ``(d, m)`` with ``d <= m``.
-        out: gets the result, shape ``(d, m)``; what is below its diagonal has no
-            meaning.
+        diagonal: ``c``.
+        height: how many rows of the result are asked for.
+
+    Returns:
+        Shape ``(height, m)``; what is below its diagonal has no meaning.
 
     Example:
-        >>> out = torch.empty(1, 2)
-        >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.zeros(1, 2), out)
-        >>> out
-        tensor([[10., 14.]])
+        >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.5, 1)
+        tensor([[10.5000, 14.0000]])
     """
-    height = start.shape[0]
     if on_host(rows):
         # Of a symmetric result half is enough: that is what LAPACK will read of it.
-        half = _MULTIPLY[rows.dtype](1.0, rows.numpy().T, lower=1).T
-        np.add(start.numpy(), half[:height], out=out.numpy())
-    else:
-        torch.addmm(start, rows[:, :height].T, rows, out=out)
+        half = _MULTIPLY[rows.dtype](1.0, rows.numpy().T, lower=1).T[:height]
+        half.reshape(-1)[:: half.shape[1] + 1] += diagonal
+        return torch.from_numpy(half)
+    result = rows[:, :height].T @ rows
+    result.diagonal().add_(diagonal)
+    return result
 
 
 def cholesky(matrix: Tensor) -> Tensor:

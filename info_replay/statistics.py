@@ -150,11 +150,10 @@ class PrimalStatistics(Statistics):
         super().__init__(feature_dim, target_dim, jitter)
         # One matrix [A, b], so that one product updates both. Of A only the upper
         # triangle counts.
-        self._prior = torch.zeros(
+        self._moments = torch.zeros(
             feature_dim, feature_dim + target_dim, dtype=dtype, device=device
         )
-        self._prior.diagonal().fill_(jitter)
-        self._moments = self._prior.clone()
+        self._moments.diagonal().fill_(jitter)
 
     def replace(
         self, old: Tensor | None, new: Tensor | None, places: slice | Tensor | None
@@ -173,12 +172,16 @@ class PrimalStatistics(Statistics):
 
     def clear(self) -> None:
         """Forget every row."""
-        self._moments.copy_(self._prior)
+        self._moments.zero_().diagonal().fill_(self.jitter)
         self._touch()
 
     def restart(self, rows: Tensor) -> None:
         """Forget every row, then take these."""
-        products(rows, self._prior, out=self._moments)
+        moments = products(rows, self.jitter, self.feature_dim)
+        if self._moments.is_shared():
+            self._moments.copy_(moments)
+        else:
+            self._moments = moments
         self._touch()
 
     def tensors(self) -> dict[str, Tensor]:

@@ -582,13 +582,54 @@ def test_arrays_and_tensors_give_the_same_candidates(form: Form) -> None:
     old = twin.posterior.join(
         tensor(twin.memory.features[:1]), tensor(twin.memory.targets[:1])
     )
-    width = statistics.feature_dim
-    tensors.swap(2, tensors.represent(old[:, :width]), old[:, width:])
-    arrays.swap(2, arrays.represent(old.numpy()[:, :width]), old.numpy()[:, width:])
+    swaps = [(1, old), (2, 1), (3, 0)]
+    of_tensors = tensors.after_swaps(swaps, 1)
+    of_arrays = arrays.after_swaps(
+        [(row, held if isinstance(held, int) else held.numpy()) for row, held in swaps],
+        1,
+    )
+    for found, expected in zip(of_arrays, of_tensors, strict=True):
+        assert isinstance(found, np.ndarray)
+        assert_close(expected, found)
     for name in ("leverage", "residual", "squared_error"):
         found = getattr(arrays, name)
         assert isinstance(found, np.ndarray)
         assert_close(getattr(tensors, name), found)
+
+
+@both_forms
+@all_shapes
+@pytest.mark.parametrize("start", [0, 2, 5])
+@pytest.mark.parametrize("rows", [[0], [3], [1, 2], [0, 2, 4, 7]])
+def test_each_candidate_meets_the_swaps_before_it(
+    form: Form, target_dim: int, feature_dim: int, rows: list[int], start: int
+) -> None:
+    twin = Twin.make(form, target_dim, feature_dim, size=6)
+    features, targets = twin.points(8)
+    batch = twin.posterior.candidates(tensor(features), tensor(targets))
+    memory = twin.memory
+    kept, kept_targets = memory.features.copy(), memory.targets.copy()
+    swaps: list[tuple[int, int | Tensor]] = []
+    expected_leverage, expected_residual = [], []
+    holders: dict[int, int] = {}
+    for row in range(8):
+        now = Memory(kept, kept_targets, memory.noise, memory.jitter)
+        expected_leverage.append(now.leverages(features[row : row + 1]))
+        expected_residual.append(
+            now.residuals(features[row : row + 1], targets[row : row + 1])
+        )
+        if row in rows:
+            # Slot 1 is taken twice: the second time, from a candidate.
+            slot = 4 if row == 2 else 1
+            old = twin.posterior.join(
+                tensor(kept[slot : slot + 1]), tensor(kept_targets[slot : slot + 1])
+            )
+            swaps.append((row, holders.get(slot, old)))
+            holders[slot] = row
+            kept[slot], kept_targets[slot] = features[row], targets[row]
+    leverage, residual = batch.after_swaps(swaps, start)
+    assert_close(leverage, np.concatenate(expected_leverage)[start:])
+    assert_close(residual, np.concatenate(expected_residual)[start:])
 
 
 @both_forms

@@ -68,6 +68,9 @@ class FeatureWriter(SelectionWriter):
         sample = Sample(data, self.feature_key, slots, size, given_up=self.regroups)
         features = sample.features
         fine = surely_within(features, self._largest_feature)
+        simple = sample.simple_slots(generations.stamps) if fine else None
+        if simple is not None:
+            return simple, features
         range_ = () if fine else extremes(features)
         held = to_host(*sample.tensors(generations.stamps), *range_)
         low, high = (0.0, 0.0) if fine else map(float, held[-2:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 from tensordict import TensorDictBase
 from torch import Tensor
 
@@ -29,8 +30,8 @@ class InfoReservoirWriter(InformationWriter):
 
     The algorithm is sequential: each item meets the memory and the moments that the one
     before it left. A batch gives exactly that result at batch speed: all items are
-    scored at once, everything up to the first one that is written is final, and only
-    then are the scores of the rest corrected, at rank-one cost.
+    scored at once as if none were written, then again as if those were that should be,
+    until both agree; see :class:`~info_replay.writers.swaps.Swaps`.
 
     Args:
         criterion: what "informative" means, :class:`MIC` by default.
@@ -71,9 +72,12 @@ class InfoReservoirWriter(InformationWriter):
     def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
         """Alg. 1 for a batch that meets a full memory."""
         swaps = Swaps(offer, functools.partial(self._stored_row, offer.posterior))
-        draws = self._uniforms(len(offer))[:, 0]
         state = self.moments.state
         count, capacity = self.reservoir_count, self.slots.capacity
+        # Most items would not be written even if they and nobody else passed.
+        draws = self._uniforms(len(offer))[:, 0]
+        rows = (draws * (count + 1) < capacity).nonzero()[0]
+        lucky = list(zip(rows.tolist(), draws[rows].tolist(), strict=True))
         start = 0
         while start < len(offer):
             leverage, residual = swaps.points(start)
@@ -86,13 +90,17 @@ class InfoReservoirWriter(InformationWriter):
             if self.gamma:
                 threshold = threshold + self.gamma * walk.deviations[:-1]
             passed = scores >= threshold - tolerance(threshold, self.dtype)
-            counts = count + passed.cumsum()
-            slots = draws[start:] * counts
-            rows = (passed & (slots < capacity)).nonzero()[0][: MOST_SWAPS + 1]
-            final = swaps.confirm(
-                [(start + row, int(slots[row])) for row in rows.tolist()]
-            )
-            state, count = walk.after(final - start), int(counts[final - start - 1])
+            found: list[tuple[int, int]] = []
+            for row, draw in lucky:
+                if row >= start and passed[row - start]:
+                    slot = draw * (count + np.count_nonzero(passed[: row - start + 1]))
+                    if slot < capacity:
+                        found.append((row, int(slot)))
+                        if len(found) > MOST_SWAPS:
+                            break
+            final = swaps.confirm(found)
+            state = walk.after(final - start)
+            count += int(np.count_nonzero(passed[: final - start]))
             start = final
 
         def commit() -> None:

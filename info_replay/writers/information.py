@@ -8,8 +8,10 @@ storage.
 from __future__ import annotations
 
 import abc
+import contextlib
 import itertools
 import math
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,11 @@ from torch import Tensor
 
 from info_replay.candidates import row_products
 from info_replay.criteria import MIC, Criterion
+from info_replay.linear_algebra import on_host
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.settings import check_count, check_finite, check_positive
+from info_replay.threads import ONE_BLAS_THREAD
 from info_replay.writers.base import Commit, Decision
 from info_replay.writers.entries import (
     read_features,
@@ -42,6 +46,8 @@ __all__ = ["InformationWriter", "tolerance"]
 # Items that are stored together while the memory fills: their mutual products are
 # factorised, which must not grow with the batch.
 _FILL_BLOCK = 256
+# Features of up to this width are computed with on one thread.
+_NARROW = 1024
 # What is not finite is computed with before it is seen and refused: one transfer tells.
 _QUIET = np.errstate(all="ignore")
 # Relative distance within which a score ties with a threshold.
@@ -169,7 +175,10 @@ class InformationWriter(FeatureWriter):
         squared_error: Tensor | NDArray[Any],
     ) -> list[NDArray[np.float64]]:
         """Bring leverages and errors to the host and score them there."""
-        points = self._fetch(offer, data, leverage, squared_error)
+        if offer.checked and on_host(offer.rows) and self.dtype == torch.float64:
+            points: Any = (leverage, squared_error)  # nothing to wait for
+        else:
+            points = self._fetch(offer, data, leverage, squared_error)
         outputs = offer.posterior.target_dim
         scores = [
             criterion.on_host(*points, noise=self.noise, num_outputs=outputs)
@@ -180,9 +189,10 @@ class InformationWriter(FeatureWriter):
 
     def _refuse_scores(self, offer: Offer, *scores: NDArray[np.float64]) -> None:
         """Raise if features were too much for the arithmetic."""
-        # A sum is finite if what it sums is, and cheaper to look at.
-        if not all(math.isfinite(score.sum()) for score in scores):
-            self._refuse_large(float(offer.features.abs().max()))
+        for score in scores:
+            # A sum is finite if what it sums is, and cheaper to look at.
+            if not math.isfinite(np.add.reduce(score)):
+                self._refuse_large(float(offer.features.abs().max()))
 
     def _surely_fine(self, offer: Offer) -> bool:
         """Whether the host knows at once that a batch is no bad input."""
@@ -263,16 +273,23 @@ class InformationWriter(FeatureWriter):
     @_QUIET
     def _decide(self, data: TensorDictBase) -> Decision:
         size = len(self.slots)
-        self._knowledge.catch_up(self.slots, size)
-        offer = self._read(data)
-        full = size == self.slots.capacity
-        plan, commit = (self._select if full else self._fill)(offer, data)
+        with self._threads():
+            self._knowledge.catch_up(self.slots, size)
+            offer = self._read(data)
+            full = size == self.slots.capacity
+            plan, commit = (self._select if full else self._fill)(offer, data)
 
         def commit_all() -> None:
             commit()
             self._knowledge.learn(self.slots, offer, plan)
 
         return plan.places, commit_all
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """Around linear algebra; wide features are worth all threads."""
+        posterior = self._knowledge.posterior
+        narrow = posterior is None or posterior.feature_dim <= _NARROW
+        return ONE_BLAS_THREAD if narrow else contextlib.nullcontext()
 
     def _fill(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
         """Store all items of a batch for which there is room."""
@@ -304,12 +321,13 @@ class InformationWriter(FeatureWriter):
 
     def _adopt(self, data: TensorDictBase) -> None:
         self._check(data)
-        for start in range(0, len(data), _FILL_BLOCK):
-            block = slice(start, min(start + _FILL_BLOCK, len(data)))
-            offer = self._read(data[block])
-            self._add_to_moments(self._score_in_sequence(offer, data[block]))
-            offer.posterior.statistics.replace(None, offer.rows, block)
-            self._knowledge.keep(offer.posterior)
+        with self._threads():
+            for start in range(0, len(data), _FILL_BLOCK):
+                block = slice(start, min(start + _FILL_BLOCK, len(data)))
+                offer = self._read(data[block])
+                self._add_to_moments(self._score_in_sequence(offer, data[block]))
+                offer.posterior.statistics.replace(None, offer.rows, block)
+                self._knowledge.keep(offer.posterior)
         self._knowledge.mark_in_step(self.slots)
 
     # -- for the user -----------------------------------------------------------------
@@ -318,7 +336,8 @@ class InformationWriter(FeatureWriter):
     def posterior(self) -> BayesianLinearPosterior | None:
         """What the memory knows, in step with it; ``None`` before the first item."""
         self._adopt_brought()
-        self._knowledge.catch_up(self.slots, len(self.slots))
+        with self._threads():
+            self._knowledge.catch_up(self.slots, len(self.slots))
         return self._knowledge.posterior
 
     @_QUIET
@@ -333,7 +352,8 @@ class InformationWriter(FeatureWriter):
         """
         _ = self.posterior
         offer = self._read(data)
-        batch = offer.candidates()
+        with self._threads():
+            batch = offer.candidates()
         scores = self.criterion(
             batch.leverage,
             batch.squared_error,

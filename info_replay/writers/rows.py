@@ -8,7 +8,7 @@ from typing import Any
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.linear_algebra import as_array, on_host
+from info_replay.linear_algebra import alike, on_host
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.writers.slots import Slots
 
@@ -41,6 +41,7 @@ class StoredRows:
         self.target_key = target_key
         self.encode = encode
         self._kept: Tensor | None = None
+        self._columns: Any = None  # the same, as an array where it can be one
         self._seen: tuple[Tensor, Tensor, int, int] | None = None
 
     def _in_step(self, slots: Slots) -> bool:
@@ -93,7 +94,7 @@ class StoredRows:
         """
         small = slots.capacity <= _LARGEST * posterior.feature_dim
         if not small or posterior.form != "primal" or not size:
-            self._kept = self._seen = None
+            self.drop()
             return None
         features, targets = slots.leaf(self.feature_key), slots.leaf(self.target_key)
         seen, kept, width = self._seen, self._kept, posterior.feature_dim
@@ -104,26 +105,21 @@ class StoredRows:
             slots.version(self.target_key),
         )
         if kept is None or seen is None or kept.shape[0] != size:
-            self._kept = posterior.join(features[:size], self.encode(targets[:size]))
-            return self._kept
-        _assign(kept[:, :width], features[:size])
+            kept = posterior.join(features[:size], self.encode(targets[:size]))
+            self._kept = kept
+            self._columns = kept.numpy() if on_host(kept) else kept
+            return kept
+        columns: Any = self._columns
+        columns[:, :width] = alike(features[:size], columns)
         # Often the features alone are new.
         if seen[1] is not targets or seen[3] != self._seen[3]:
-            _assign(kept[:, width + 1 :], self.encode(targets[:size]))
+            columns[:, width + 1 :] = alike(self.encode(targets[:size]), columns)
         return kept
 
     def drop(self) -> None:
         """Keep nothing."""
-        self._kept = self._seen = None
+        self._kept = self._columns = self._seen = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is kept: the twin has a storage of its own."""
-        return {**self.__dict__, "_kept": None, "_seen": None}
-
-
-def _assign(columns: Tensor, values: Tensor) -> None:
-    """Overwrite columns by numbers of any type."""
-    if on_host(columns) and on_host(values):
-        columns.numpy()[...] = as_array(values)
-    else:
-        columns.copy_(values)
+        return {**self.__dict__, "_kept": None, "_columns": None, "_seen": None}

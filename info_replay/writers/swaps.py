@@ -69,6 +69,8 @@ class Swaps:
             The number of items of the batch for which everything is final.
         """
         presumed, self._presumed = self._presumed, []
+        if not (found or presumed):
+            return len(self._offer)
         agreed = 0
         for swap, presumption in zip(found, presumed, strict=False):
             if swap != presumption[:2]:

@@ -6,11 +6,17 @@ import multiprocessing
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from info_replay.writers.host import Counters, RandomStream
+from info_replay.writers.host import (
+    Counters,
+    RandomStream,
+    surely_labels,
+    surely_within,
+)
 
 from .reference import chunkings, examples
 
@@ -125,3 +131,45 @@ def test_processes_share_counters_that_were_shared(shared):
     child.join()
     assert child.exitcode == 0
     assert counters["a"] == (6 if shared else 5)
+
+
+# -- a first look at values ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_ordinary_features_are_known_to_be_fine(dtype):
+    assert surely_within(torch.ones(100, 10, dtype=dtype), 1e6)
+    assert surely_within(torch.ones(10, 100, dtype=dtype).T, 1e6)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e7, -1e7])
+@pytest.mark.parametrize("largest", [1e6, np.inf])
+def test_nothing_is_said_of_features_that_may_be_bad(value, largest):
+    features = torch.ones(100, 10)
+    features[3, 4] = value
+    assert surely_within(features, largest) == (np.isfinite(value) and largest > 1e7)
+
+
+@given(
+    values=st.lists(st.floats(-100, 100), min_size=1, max_size=20),
+    largest=st.floats(0.1, 200),
+)
+@examples(100)
+def test_what_is_known_to_be_fine_is_fine(values, largest):
+    if surely_within(torch.tensor(values), largest):
+        assert np.abs(np.float32(values)).max() <= largest * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+)
+def test_labels_are_told_from_other_numbers(dtype):
+    assert surely_labels(torch.tensor([0, 3, 9], dtype=dtype), 10)
+    assert not surely_labels(torch.tensor([0, 3, 10], dtype=dtype), 10)
+    if dtype.is_signed:
+        assert not surely_labels(torch.tensor([0, -1, 9], dtype=dtype), 10)
+
+
+def test_nothing_is_said_of_values_elsewhere():
+    assert not surely_within(torch.ones(3, device="meta"), 10.0)
+    assert not surely_labels(torch.ones(3, device="meta", dtype=torch.long), 10)

@@ -1,0 +1,59 @@
+"""Small matrices on one thread: :data:`ONE_BLAS_THREAD`."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import threadpoolctl
+
+__all__ = ["ONE_BLAS_THREAD"]
+
+
+class _OneBlasThread:
+    """While one is entered, NumPy and SciPy multiply and solve on one thread.
+
+    At the sizes of a memory a second thread saves nothing, and it costs several times
+    the whole: when it is done it waits actively for more, in the way of the threads
+    with which torch trains the network. Torch's own threads are left alone.
+
+    It can be entered several times, and by several threads. Each brings back what it
+    found, because OpenBLAS listens to the thread that changed its setting: so nothing
+    is lost, even if another one computes with more threads in between.
+    """
+
+    def __init__(self) -> None:
+        self._own = threading.local()
+
+    def __enter__(self) -> None:
+        """Remember how many threads there are, then allow one."""
+        entered = getattr(self._own, "entered", 0)
+        if not entered:
+            self._own.before = [
+                (library, count)
+                for library in _blas_libraries()
+                if (count := library.num_threads) != 1
+            ]
+            for library, _ in self._own.before:
+                library.set_num_threads(1)
+        self._own.entered = entered + 1
+
+    def __exit__(self, *_: object) -> None:
+        """Allow as many as before."""
+        self._own.entered -= 1
+        if not self._own.entered:
+            for library, count in self._own.before:
+                library.set_num_threads(count)
+
+
+@functools.cache
+def _blas_libraries() -> list[Any]:
+    """The libraries that NumPy and SciPy have loaded for linear algebra."""
+    controller = threadpoolctl.ThreadpoolController()
+    libraries: list[Any] = controller.select(user_api="blas").lib_controllers
+    return libraries
+
+
+#: For a ``with`` statement around many operations on little.
+ONE_BLAS_THREAD = _OneBlasThread()
