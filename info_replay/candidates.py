@@ -19,11 +19,11 @@ import torch
 from info_replay.linear_algebra import Matrix, alike, cholesky, solve_lower
 from info_replay.statistics import Statistics
 
-__all__ = ["CandidateBatch", "row_products"]
+__all__ = ["MOST_POINTS", "CandidateBatch", "row_products"]
 
-# Points that may come and go before a batch should be set up anew: those of high
-# leverage that leave a small memory cost digits, and each one makes the next dearer.
-_POINTS = 8
+#: Points that may come and go before a batch should be set up anew: those of high
+#: leverage that leave a small memory cost digits, and each one makes the next dearer.
+MOST_POINTS = 8
 
 
 class CandidateBatch(Generic[Matrix]):
@@ -56,11 +56,7 @@ class CandidateBatch(Generic[Matrix]):
     @property
     def is_worn(self) -> bool:
         """Whether so much has changed that rounding calls for a fresh start."""
-        return self._changes is not None and len(self._changes.signs) >= _POINTS
-
-    def represent(self, features: Matrix) -> Matrix:
-        """Representations ``(m, D)`` of other points' features ``(m, d)``."""
-        return self._statistics.represent(features)
+        return self._changes is not None and len(self._changes.signs) >= MOST_POINTS
 
     @property
     def squared_error(self) -> Matrix:
@@ -80,7 +76,7 @@ class CandidateBatch(Generic[Matrix]):
 
         Args:
             representations: of the points, shape ``(m, D)``: rows of this batch's, or
-                from :meth:`represent`.
+                as the statistics represent them.
             targets: of the points, shape ``(m, K)``.
             signs: 1 for each point that comes, -1 for each that goes.
         """
@@ -155,7 +151,7 @@ class CandidateBatch(Generic[Matrix]):
                 points.append(self.representation[holder : holder + 1])
                 targets.append(self.targets[holder : holder + 1])
             else:
-                points.append(self.represent(holder[:, :width]))
+                points.append(self._statistics.represent(holder[:, :width]))
                 targets.append(holder[:, width:])
         return _join(*points), _join(*targets)
 

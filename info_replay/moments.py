@@ -10,11 +10,12 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from info_replay.host_array import HostArray
 
-__all__ = ["RunningMoments"]
+__all__ = ["MomentsWalk", "RunningMoments", "tolerance"]
 
 Array = NDArray[np.float64]
 
@@ -221,3 +222,14 @@ def _decayed_path(items: Array, start: Array, decay: float) -> Array:
             np.maximum(seconds - shifts * firsts, 0.0),
         )
     return path
+
+
+def tolerance(threshold: ArrayLike, dtype: torch.dtype) -> NDArray[np.float64]:
+    """How far rounding may push a score below a threshold that it ties with.
+
+    A score that equals the threshold passes (the paper's ``>=``). Streams with repeated
+    items have such ties, and they must not be decided by the order of summation.
+    """
+    slack = math.sqrt(torch.finfo(dtype).eps)
+    scaled: NDArray[np.float64] = slack * np.abs(threshold)
+    return scaled + slack

@@ -177,6 +177,9 @@ class PrimalStatistics(Statistics):
 
     def restart(self, rows: Tensor) -> None:
         """Forget every row, then take these."""
+        width = self._moments.shape[1]
+        if rows.shape[1] != width:
+            raise ValueError(f"rows must be {width} wide, got {rows.shape[1]}")
         moments = products(rows, self.jitter, self.feature_dim)
         if self._moments.is_shared():
             self._moments.copy_(moments)

@@ -16,11 +16,12 @@ class _OneBlasThread:
 
     At the sizes of a memory a second thread saves nothing, and it costs several times
     the whole: when it is done it waits actively for more, in the way of the threads
-    with which torch trains the network. Torch's own threads are left alone.
+    with which torch trains the network. Torch's own threads are left alone; of linear
+    algebra libraries, only OpenBLAS, which NumPy and SciPy bring along, is told.
 
     It can be entered several times, and by several threads. Each brings back what it
-    found, because OpenBLAS listens to the thread that changed its setting: so nothing
-    is lost, even if another one computes with more threads in between.
+    found: OpenBLAS need not listen to a thread that undoes what another one set. So
+    nothing is lost, even if one computes with more threads when another has left.
     """
 
     def __init__(self) -> None:
@@ -49,9 +50,9 @@ class _OneBlasThread:
 
 @functools.cache
 def _blas_libraries() -> list[Any]:
-    """The libraries that NumPy and SciPy have loaded for linear algebra."""
+    """Those that are loaded: NumPy's and SciPy's."""
     controller = threadpoolctl.ThreadpoolController()
-    libraries: list[Any] = controller.select(user_api="blas").lib_controllers
+    libraries: list[Any] = controller.select(internal_api="openblas").lib_controllers
     return libraries
 
 

@@ -1037,3 +1037,10 @@ def test_an_extend_needs_no_memory_that_grows_with_the_square_of_the_slots() -> 
     assert written > batch
     modest = width**2 + width * outputs + batch * width + capacity
     assert batch * width <= largest.elements <= 2 * modest
+
+
+def test_rows_of_another_width_are_refused() -> None:
+    twin = Twin.make("primal", 3, 7, size=4)
+    with pytest.raises(ValueError, match="rows must be 11 wide, got 9"):
+        twin.posterior.statistics.restart(torch.zeros(4, 9, dtype=torch.float64))
+    twin.check()

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
 from info_replay.criteria import ArrayCriterion, Criterion, Values, learnability
-from info_replay.moments import RunningMoments
+from info_replay.moments import RunningMoments, tolerance
 from info_replay.settings import check_finite
 from info_replay.writers.base import Commit
-from info_replay.writers.information import InformationWriter, tolerance
+from info_replay.writers.information import InformationWriter
 from info_replay.writers.offer import Offer, Plan
 
 __all__ = ["InfoGreedyWriter"]

@@ -9,9 +9,10 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from info_replay.candidates import row_products
+from info_replay.moments import tolerance
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.writers.base import Commit
-from info_replay.writers.information import InformationWriter, tolerance
+from info_replay.writers.information import InformationWriter
 from info_replay.writers.offer import Offer, Plan
 from info_replay.writers.swaps import MOST_SWAPS, Swaps
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
@@ -41,7 +41,7 @@ from info_replay.writers.host import surely_labels, surely_within, to_host
 from info_replay.writers.knowledge import Knowledge
 from info_replay.writers.offer import Offer, Plan
 
-__all__ = ["InformationWriter", "tolerance"]
+__all__ = ["InformationWriter"]
 
 # Items that are stored together while the memory fills: their mutual products are
 # factorised, which must not grow with the batch.
@@ -50,8 +50,6 @@ _FILL_BLOCK = 256
 _NARROW = 1024
 # What is not finite is computed with before it is seen and refused: one transfer tells.
 _QUIET = np.errstate(all="ignore")
-# Relative distance within which a score ties with a threshold.
-_SLACK = {d: math.sqrt(torch.finfo(d).eps) for d in (torch.float32, torch.float64)}
 
 
 class InformationWriter(FeatureWriter):
@@ -95,7 +93,7 @@ class InformationWriter(FeatureWriter):
         check_positive("jitter", jitter)
         if num_classes is not None:
             check_count("num_classes", num_classes)
-        if dtype not in _SLACK:
+        if dtype not in (torch.float32, torch.float64):
             raise TypeError(f"dtype must be torch.float32 or float64, got {dtype}")
         self.criterion = criterion
         self.gamma = gamma
@@ -283,12 +281,16 @@ class InformationWriter(FeatureWriter):
             commit()
             self._knowledge.learn(self.slots, offer, plan)
 
-        return plan.places, commit_all
+        # A copy: the plan is asked again when the statistics follow.
+        return plan.places.copy(), commit_all
 
     def _threads(self) -> AbstractContextManager[None]:
-        """Around linear algebra; wide features are worth all threads."""
+        """Around linear algebra, once the width of features is known.
+
+        Wide ones are worth all threads.
+        """
         posterior = self._knowledge.posterior
-        narrow = posterior is None or posterior.feature_dim <= _NARROW
+        narrow = posterior is not None and posterior.feature_dim <= _NARROW
         return ONE_BLAS_THREAD if narrow else contextlib.nullcontext()
 
     def _fill(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
@@ -396,14 +398,3 @@ class InformationWriter(FeatureWriter):
         self.moments.share_memory_()
         self._knowledge.share_memory_()
         return self
-
-
-def tolerance(threshold: ArrayLike, dtype: torch.dtype) -> NDArray[np.float64]:
-    """How far rounding may push a score below a threshold that it ties with.
-
-    A score that equals the threshold passes (the paper's ``>=``). Streams with repeated
-    items have such ties, and they must not be decided by the order of summation.
-    """
-    slack = _SLACK[dtype]
-    scaled: NDArray[np.float64] = slack * np.abs(threshold)
-    return scaled + slack

@@ -200,6 +200,7 @@ class Knowledge:
         """Forget everything."""
         if self.posterior is not None:
             self.posterior.clear()
+        self.rows.drop()
         self._pending = None
         self._counters["changed_rows"] = 0
         # The storage is emptied after its writer: the next use finds it changed.
@@ -218,6 +219,7 @@ class Knowledge:
 
     def load_state_dict(self, slots: Slots, state: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`, the storage being restored already."""
+        self.rows.drop()
         self._pending = None
         saved = state["posterior"]
         if saved is None:

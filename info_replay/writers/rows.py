@@ -8,7 +8,6 @@ from typing import Any
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.linear_algebra import alike, on_host
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.writers.slots import Slots
 
@@ -41,22 +40,29 @@ class StoredRows:
         self.target_key = target_key
         self.encode = encode
         self._kept: Tensor | None = None
-        self._columns: Any = None  # the same, as an array where it can be one
-        self._seen: tuple[Tensor, Tensor, int, int] | None = None
+        self._seen: tuple[int, int, int, Tensor, Tensor] | None = None
+
+    def _version(self, slots: Slots) -> tuple[int, int, int, Tensor, Tensor]:
+        """What changes when somebody writes, replaces an entry or changes it in place.
+
+        The entries themselves are part of it, not their numbers, which could come back.
+        """
+        return (
+            slots.revision,
+            slots.version(self.feature_key),
+            slots.version(self.target_key),
+            slots.leaf(self.feature_key),
+            slots.leaf(self.target_key),
+        )
 
     def _in_step(self, slots: Slots) -> bool:
-        """Whether the kept rows are those of the slots as they are.
-
-        The entries themselves are compared, not their numbers, which could come back.
-        """
+        """Whether the kept rows are those of the slots as they are."""
         if self._seen is None:
             return False
-        features, targets, *versions = self._seen
+        *counts, features, targets = self._seen
+        *counts_now, features_now, targets_now = self._version(slots)
         return (
-            features is slots.leaf(self.feature_key)
-            and targets is slots.leaf(self.target_key)
-            and versions
-            == [slots.version(self.feature_key), slots.version(self.target_key)]
+            counts == counts_now and features is features_now and targets is targets_now
         )
 
     def of(
@@ -96,30 +102,16 @@ class StoredRows:
         if not small or posterior.form != "primal" or not size:
             self.drop()
             return None
-        features, targets = slots.leaf(self.feature_key), slots.leaf(self.target_key)
-        seen, kept, width = self._seen, self._kept, posterior.feature_dim
-        self._seen = (
-            features,
-            targets,
-            slots.version(self.feature_key),
-            slots.version(self.target_key),
-        )
-        if kept is None or seen is None or kept.shape[0] != size:
-            kept = posterior.join(features[:size], self.encode(targets[:size]))
-            self._kept = kept
-            self._columns = kept.numpy() if on_host(kept) else kept
-            return kept
-        columns: Any = self._columns
-        columns[:, :width] = alike(features[:size], columns)
-        # Often the features alone are new.
-        if seen[1] is not targets or seen[3] != self._seen[3]:
-            columns[:, width + 1 :] = alike(self.encode(targets[:size]), columns)
-        return kept
+        self.drop()
+        everything = slice(0, size)
+        self._kept = self.of(slots, everything, posterior)
+        self._seen = self._version(slots)
+        return self._kept
 
     def drop(self) -> None:
         """Keep nothing."""
-        self._kept = self._columns = self._seen = None
+        self._kept = self._seen = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is kept: the twin has a storage of its own."""
-        return {**self.__dict__, "_kept": None, "_columns": None, "_seen": None}
+        return {**self.__dict__, "_kept": None, "_seen": None}

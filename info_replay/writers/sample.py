@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
@@ -36,7 +37,8 @@ class Sample:
 
     Raises:
         KeyError: if the slots or the features are missing.
-        TypeError: if the features are of another type than the stored ones.
+        TypeError: if the features are of another type than the stored ones, or slots
+            are no whole numbers.
         ValueError: if they have another shape.
         IndexError: if the memory is empty.
     """
@@ -57,6 +59,10 @@ class Sample:
             raise KeyError(
                 "missing entry 'index': features are written back to the slots that "
                 "sample() took them from"
+            )
+        if index.is_floating_point() or index.dtype == torch.bool:
+            raise TypeError(
+                f"entry 'index' must hold slots as whole numbers, got {index.dtype}"
             )
         features = get_entry(data, feature_key)
         if features is None:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from info_replay.candidates import MOST_POINTS
 from info_replay.linear_algebra import alike
 from info_replay.writers.offer import Offer, Plan
 
 __all__ = ["MOST_SWAPS", "Swaps"]
 
-#: Swaps that scores are corrected for before the batch is set up anew: points of high
-#: leverage that leave a small memory cost digits.
-MOST_SWAPS = 4
+#: Swaps that scores are corrected for before the candidates are set up anew.
+MOST_SWAPS = MOST_POINTS // 2
 
 
 class Swaps:
@@ -22,8 +22,9 @@ class Swaps:
 
     What an item meets depends on which items before it were written. Scores that
     presume the wrong swaps tell which swaps to presume next, and whatever they say up
-    to the first wrong presumption is right. So a batch with any number of swaps takes
-    two looks at its scores, unless it is a close run thing.
+    to the first wrong presumption is right. So a batch with some swaps takes two looks
+    at its scores, and one with many two for every ``MOST_SWAPS + 1`` of them, unless it
+    is a close run thing.
 
     Args:
         offer: the batch.

@@ -563,6 +563,13 @@ BAD_WRITE_BACKS: dict[str, tuple[Any, ...]] = {
     "too-large": (set_feature(1e30), ValueError, "'feature'", "1e+30", "too large"),
     "negative-index": (set_index(-1), IndexError, "'index'", "from 0", "-1"),
     "large-index": (set_index(CAPACITY), IndexError, "from 0", str(CAPACITY)),
+    "fractional-index": (
+        lambda sample: sample.set("index", sample["index"] + 0.5),
+        TypeError,
+        "'index'",
+        "whole numbers",
+        "float32",
+    ),
     "no-index": (
         lambda sample: sample.exclude("index"),
         KeyError,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
 import torch
 import torch.multiprocessing as mp
+from tensordict import TensorDict
 
-from info_replay import SelectiveReplayBuffer
+from info_replay import (
+    BayesianLinearPosterior,
+    SelectiveReplayBuffer,
+    make_replay_buffer,
+)
 from tests.buffer.helpers import assert_in_step, make_buffer, make_stream
 
 WIDE = 40  # features, so that a memory of 48 keeps its rows
@@ -83,9 +89,71 @@ def test_what_others_change_is_noticed_with_the_next_features(how: str) -> None:
 def test_pickles_and_emptied_memories_start_without_rows() -> None:
     buffer = make_memory()
     refresh(buffer)
+    assert buffer.posterior is not None
+    assert pickle.loads(pickle.dumps(buffer.writer._knowledge.rows))._kept is None
     buffer.empty()
+    assert buffer.writer._knowledge.rows._kept is None
     buffer.extend(make_stream(80, seed=3, width=WIDE))
     refresh(buffer)
+    assert_in_step(buffer)
+
+
+@pytest.mark.parametrize("policy", ["infors", "infogs", "infogs-rs"])
+@pytest.mark.parametrize("width", [5, WIDE])
+def test_what_extend_returns_belongs_to_the_caller(policy: str, width: int) -> None:
+    buffer = make_buffer(policy, 48)
+    for seed in range(6):
+        buffer.extend(make_stream(60, seed=seed, width=width)).clamp_(min=0)
+        assert_in_step(buffer)
+
+
+def regression_items(outputs: int, width: int, seed: int) -> TensorDict:
+    generator = torch.Generator().manual_seed(seed)
+    return TensorDict(
+        {
+            "feature": torch.randn(24, width, generator=generator),
+            "target": torch.randn(24, outputs, generator=generator),
+        },
+        batch_size=[24],
+    )
+
+
+@pytest.mark.parametrize("outputs", [(3, 1), (1, 3), (2, 2)])
+@pytest.mark.parametrize("widths", [(12, 10), (10, 12), (12, 12)])
+def test_a_memory_restored_to_empty_takes_items_of_another_shape(
+    outputs: tuple[int, int], widths: tuple[int, int]
+) -> None:
+    buffer = make_replay_buffer("infors", 16)
+    empty = buffer.state_dict()
+    for count, width in zip(outputs, widths, strict=True):
+        # A storage keeps the shape of its first item: a new one, the same writer.
+        buffer.load_state_dict(empty)
+        buffer.storage._storage = None
+        buffer.storage.initialized = False
+        buffer.extend(regression_items(count, width, 0))
+        sample = buffer[:].clone()
+        sample["index"] = torch.arange(16)
+        sample["feature"] = 1.1 * sample["feature"]
+        buffer.update_features(sample)
+        buffer.extend(regression_items(count, width, 1))
+        stored, posterior = buffer[:], buffer.posterior
+        assert posterior is not None
+        expected = BayesianLinearPosterior(width, count, max_rows=16)
+        expected.observe(stored["feature"], stored["target"])
+        for found, right in zip(
+            posterior.predict(stored["feature"]),
+            expected.predict(stored["feature"]),
+            strict=True,
+        ):
+            torch.testing.assert_close(found, right)
+
+
+def test_stored_features_may_require_gradients() -> None:
+    buffer = make_memory()
+    content = buffer.storage._storage
+    content["feature"] = content["feature"].clone().requires_grad_()
+    assert_in_step(buffer)
+    content["feature"] = content["feature"].detach().clone().requires_grad_()
     assert_in_step(buffer)
 
 
