@@ -23,7 +23,6 @@ from torch import Tensor
 
 from info_replay.candidates import row_products
 from info_replay.criteria import MIC, Criterion
-from info_replay.linear_algebra import on_host
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.settings import check_count, check_finite, check_positive
@@ -173,10 +172,7 @@ class InformationWriter(FeatureWriter):
         squared_error: Tensor | NDArray[Any],
     ) -> list[NDArray[np.float64]]:
         """Bring leverages and errors to the host and score them there."""
-        if offer.checked and on_host(offer.rows) and self.dtype == torch.float64:
-            points: Any = (leverage, squared_error)  # nothing to wait for
-        else:
-            points = self._fetch(offer, data, leverage, squared_error)
+        points = self._fetch(offer, data, leverage, squared_error)
         outputs = offer.posterior.target_dim
         scores = [
             criterion.on_host(*points, noise=self.noise, num_outputs=outputs)
@@ -285,12 +281,9 @@ class InformationWriter(FeatureWriter):
         return plan.places.copy(), commit_all
 
     def _threads(self) -> AbstractContextManager[None]:
-        """Around linear algebra, once the width of features is known.
-
-        Wide ones are worth all threads.
-        """
+        """Around linear algebra; features known to be wide are worth all threads."""
         posterior = self._knowledge.posterior
-        narrow = posterior is not None and posterior.feature_dim <= _NARROW
+        narrow = posterior is None or posterior.feature_dim <= _NARROW
         return ONE_BLAS_THREAD if narrow else contextlib.nullcontext()
 
     def _fill(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
