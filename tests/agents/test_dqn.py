@@ -493,6 +493,7 @@ def test_the_whole_step_stays_on_the_device(
         gateway = Gateway(replay=iter(recorder.recorded))
         with fake_gpu(), DeviceReads() as reads:
             agent = learner_steps(env, GPU, target, gateway, hidden=hidden)
+            _ = agent.memory.posterior  # brings in what waits, here where a GPU is
         assert gateway.calls == recorder.calls
     else:
         with DeviceReads() as reads:
