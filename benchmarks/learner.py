@@ -176,9 +176,14 @@ def main() -> None:
             "x",
             1.25,
         ),
-        row(f"{run}, evaluation excluded: InfoRS / RS", ratio("infors", "rs"), "x"),
+        row(
+            f"{run}, evaluation excluded: InfoRS / RS",
+            ratio("infors", "rs"),
+            "x",
+            1.25,
+        ),
         row(f"{run}: RS / {bare}", ratio("rs", "bare"), "x", 1.5),
-        row(f"{run}: InfoRS / {bare}", ratio("infors", "bare"), "x"),
+        row(f"{run}: InfoRS / {bare}", ratio("infors", "bare"), "x", 1.5),
     ]
     for env, capacity in (("SplitCIFAR10", 200), ("SplitMiniImageNet", 1000)):
         what = f"{env}, ResNet-18, M={capacity}: InfoRS / RS"
