@@ -98,13 +98,11 @@ class StoredRows:
         Returns:
             The rows of the slots in use, not to be changed, if they are kept.
         """
+        self.drop()
         small = slots.capacity <= _LARGEST * posterior.feature_dim
         if not small or posterior.form != "primal" or not size:
-            self.drop()
             return None
-        self.drop()
-        everything = slice(0, size)
-        self._kept = self.of(slots, everything, posterior)
+        self._kept = self.of(slots, slice(0, size), posterior)
         self._seen = self._version(slots)
         return self._kept
 
