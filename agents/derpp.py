@@ -19,7 +19,6 @@ from agents.inputs import augment, scale
 from agents.networks import FeatureNetwork
 from agents.samplers import SubsetSampler
 from info_replay import SelectiveReplayBuffer
-from info_replay.writers import FeatureWriter
 
 __all__ = ["DERPlusPlusAgent", "Stopwatch"]
 
@@ -123,8 +122,8 @@ class DERPlusPlusAgent:
         # Not the seed itself, with which the memory draws.
         sequence = np.random.SeedSequence([seed, 1]).generate_state(1, np.uint64)
         self._generator = torch.Generator().manual_seed(int(sequence[0] >> 1))
-        self._keeps_features = memory is not None and isinstance(
-            memory.writer, FeatureWriter
+        self._keeps_features = (
+            memory is not None and memory.writer.policy.keeps_features
         )
         # Then a draw as large as the memory is the whole of it.
         self._draws_subsets = (
@@ -290,7 +289,7 @@ class DERPlusPlusAgent:
             loss = loss + weight * part
         if not self._keeps_features:
             return loss, None
-        return loss, self._refreshed(draws, [part.detach() for part, _ in passed])
+        return loss, self._refreshed(draws, [part for part, _ in passed])
 
     @torch.no_grad()
     def _remember(
@@ -321,7 +320,9 @@ class DERPlusPlusAgent:
         last = draws[-1]
         whole = self._draws_subsets and features[-1].shape[0] == self.memory.capacity
         if whole or len(draws) == 1:
-            return last.set("feature", features[-1])
+            # A sample is a copy of its own, and into it is cheaper than in place of it.
+            last.get("feature").copy_(features[-1].detach())
+            return last
         keys = ("index", "index_generation")
         entries = {
             key: torch.cat([draw.get(key) for draw in draws])
@@ -329,7 +330,7 @@ class DERPlusPlusAgent:
             if key in last.keys()  # noqa: SIM118  a tensordict
         }
         return TensorDict(
-            {**entries, "feature": torch.cat(features)},
+            {**entries, "feature": torch.cat(features).detach()},
             batch_size=[sum(map(len, draws))],
         )
 

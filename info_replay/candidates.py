@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 import torch
 
-from info_replay.linear_algebra import Matrix, alike, cholesky, solve_lower
+from info_replay.linear_algebra import Matrix, alike, cholesky, native, solve_lower
 from info_replay.statistics import Statistics
 
 __all__ = ["MOST_POINTS", "CandidateBatch", "row_products"]
@@ -119,24 +119,26 @@ class CandidateBatch(Generic[Matrix]):
         residual = targets - lowered @ self._mean
         inner = lowered @ points.T
         cross = self._lowered[start:] @ points.T
+        leverages, residuals = (
+            _copy(self.leverage[start:]),
+            _copy(self.residual[start:]),
+        )
         # Candidates between two swaps meet the same memory.
         ends: list[int] = [max(row + 1 - start, 0) for row, _ in swaps]
-        leverages, residuals = [], []
-        if ends[0]:
-            leverages.append(self.leverage[start : start + ends[0]])
-            residuals.append(self.residual[start : start + ends[0]])
         for number, (begin, end) in enumerate(
             itertools.pairwise([*ends, len(cross)]), 1
         ):
             if begin == end:
                 continue
-            met = slice(0, 2 * number)
-            gain = _gain(inner[met, met], (1, -1) * number)
-            here, part = slice(start + begin, start + end), cross[begin:end, met]
+            met = 2 * number
+            gain = _gain(inner[:met, :met], (1, -1) * number)
+            part = cross[begin:end, :met]
             weighted = part @ gain
-            leverages.append(self.leverage[here] - row_products(weighted, part))
-            residuals.append(self.residual[here] - weighted @ residual[met])
-        return _join(*leverages), _join(*residuals)
+            # Not in one line with the slice, which would be written twice.
+            leverage, errors = leverages[begin:end], residuals[begin:end]
+            leverage -= row_products(weighted, part)
+            errors -= weighted @ residual[:met]
+        return leverages, residuals
 
     def _swapped_points(
         self, swaps: Sequence[tuple[int, int | Matrix]]
@@ -216,8 +218,8 @@ class CandidateBatch(Generic[Matrix]):
         products = torch.as_tensor(self._lowered @ self.representation.T)
         diagonal = products.diagonal().clone()
         products.diagonal().add_(1)
-        factor = cholesky(products)
-        residual = solve_lower(factor, self.residual)
+        factor = torch.as_tensor(cholesky(native(products)))
+        residual = solve_lower(native(factor), self.residual)
         # The same as L_ii^2 - 1, without its cancellation where leverages are small.
         leverage = diagonal - factor.tril(-1).square().sum(1)
         scale = alike(factor.diagonal()[:, None], residual)
@@ -229,6 +231,10 @@ def row_products(left: Matrix, right: Matrix) -> Matrix:
     if isinstance(left, np.ndarray):
         return np.vecdot(left, right)
     return torch.linalg.vecdot(left, right)
+
+
+def _copy(matrix: Matrix) -> Matrix:
+    return matrix.copy() if isinstance(matrix, np.ndarray) else matrix.clone()
 
 
 def _join(*parts: Matrix) -> Matrix:

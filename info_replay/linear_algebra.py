@@ -1,7 +1,8 @@
 """The dense operations that the posterior lives on: multiply, factorise and solve.
 
-On the host they go to SciPy's LAPACK, which takes half the time of torch's at the sizes
-of a memory (d of 100 to 500, one thread), on other devices to torch.
+They work on what :func:`native` makes of a tensor. Arrays, on the host, go to SciPy's
+LAPACK, which takes half the time of torch's at the sizes of a memory (d of 100 to 500,
+one thread); tensors, elsewhere, go to torch.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ __all__ = [
     "alike",
     "as_array",
     "cholesky",
+    "native",
     "on_host",
+    "plain",
     "products",
     "solve_lower",
 ]
@@ -28,9 +31,10 @@ __all__ = [
 #: several times faster with arrays.
 Matrix = TypeVar("Matrix", Tensor, NDArray[Any])
 
-_FACTORISE = {torch.float32: lapack.spotrf, torch.float64: lapack.dpotrf}
-_MULTIPLY = {torch.float32: blas.ssyrk, torch.float64: blas.dsyrk}
-_SOLVE = {torch.float32: blas.strsm, torch.float64: blas.dtrsm}
+# By the character of the type.
+_FACTORISE = {"f": lapack.spotrf, "d": lapack.dpotrf}
+_MULTIPLY = {"f": blas.ssyrk, "d": blas.dsyrk}
+_SOLVE = {"f": blas.strsm, "d": blas.dtrsm}
 
 
 def on_host(tensor: Tensor) -> bool:
@@ -49,6 +53,27 @@ def on_host(tensor: Tensor) -> bool:
     return type(tensor) is Tensor and tensor.is_cpu
 
 
+def plain(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor without gradients on a device: itself, if it is that already.
+
+    Args:
+        tensor: any.
+        device: where it is wanted.
+
+    Returns:
+        The tensor, or another one with its values.
+
+    Example:
+        >>> weights = torch.ones(2, requires_grad=True)
+        >>> plain(weights, torch.device("cpu"))
+        tensor([1., 1.])
+    """
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    # Asking is several times as fast as having torch find out.
+    return tensor if tensor.device == device else tensor.to(device)
+
+
 def as_array(tensor: Tensor) -> NDArray[Any]:
     """A tensor on the host as an array, without a copy if NumPy has its type.
 
@@ -65,24 +90,42 @@ def as_array(tensor: Tensor) -> NDArray[Any]:
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
-def alike(tensor: Tensor, example: Matrix) -> Matrix:
-    """A tensor as what the example is; of arrays, a view of the tensor's memory.
+def native(tensor: Tensor) -> Any:
+    """A tensor as what is computed with where it is; shares its memory.
 
     Args:
-        tensor: on the host, if the example is an array.
+        tensor: without gradients.
+
+    Returns:
+        On the host an array, else the tensor.
+
+    Example:
+        >>> native(torch.ones(2)), native(torch.ones(2, device="meta")).device
+        (array([1., 1.], dtype=float32), device(type='meta'))
+    """
+    return tensor.numpy() if type(tensor) is Tensor and tensor.is_cpu else tensor
+
+
+def alike(matrix: Tensor | NDArray[Any], example: Matrix) -> Matrix:
+    """A tensor or array as what the example is; shares its memory.
+
+    Args:
+        matrix: on the host, unless both are tensors.
         example: a tensor or an array.
 
     Returns:
-        The tensor, or an array that shares its memory.
+        The matrix as it is, or a view of its memory.
 
     Example:
-        >>> alike(torch.ones(2), np.zeros(1))
-        array([1., 1.], dtype=float32)
+        >>> alike(torch.ones(2), np.zeros(1)), alike(np.ones(1), torch.zeros(1))
+        (array([1., 1.], dtype=float32), tensor([1.], dtype=torch.float64))
     """
-    return as_array(tensor) if isinstance(example, np.ndarray) else tensor
+    if isinstance(example, np.ndarray):
+        return as_array(matrix) if isinstance(matrix, Tensor) else matrix
+    return matrix if isinstance(matrix, Tensor) else torch.from_numpy(matrix)
 
 
-def products(rows: Tensor, diagonal: float, height: int) -> Tensor:
+def products(rows: Matrix, diagonal: float, height: int) -> Matrix:
     """The first rows of ``R^T R + cI``, right on and above the diagonal.
 
     Args:
@@ -97,17 +140,18 @@ def products(rows: Tensor, diagonal: float, height: int) -> Tensor:
         >>> products(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.5, 1)
         tensor([[10.5000, 14.0000]])
     """
-    if on_host(rows):
+    if isinstance(rows, np.ndarray):
         # Of a symmetric result half is enough: that is what LAPACK will read of it.
-        half = _MULTIPLY[rows.dtype](1.0, rows.numpy().T, lower=1).T[:height]
-        half.reshape(-1)[:: half.shape[1] + 1] += diagonal
-        return torch.from_numpy(half)
+        half: NDArray[Any] = _MULTIPLY[rows.dtype.char](1.0, rows.T, lower=1).T[:height]
+        on_diagonal = half.reshape(-1)[:: half.shape[1] + 1]
+        on_diagonal += diagonal
+        return half
     result = rows[:, :height].T @ rows
     result.diagonal().add_(diagonal)
     return result
 
 
-def cholesky(matrix: Tensor) -> Tensor:
+def cholesky(matrix: Matrix) -> Matrix:
     """Lower factor ``L`` of a symmetric positive definite matrix ``L L^T``.
 
     Nothing is checked, so nothing waits for the device: what goes wrong shows as
@@ -121,20 +165,20 @@ def cholesky(matrix: Tensor) -> Tensor:
         no meaning.
 
     Example:
-        >>> factor = cholesky(torch.tensor([[4.0, 2.0], [2.0, 2.0]]))
-        >>> factor.tril()
-        tensor([[2., 0.],
-                [1., 1.]])
+        >>> np.tril(cholesky(np.array([[4.0, 2.0], [2.0, 2.0]])))
+        array([[2., 0.],
+               [1., 1.]])
     """
-    if on_host(matrix):
+    if isinstance(matrix, np.ndarray):
         # Transposed, it is laid out the way LAPACK reads.
-        factor, _ = _FACTORISE[matrix.dtype](matrix.numpy().T, lower=1, clean=0)
-        return torch.from_numpy(factor)
+        factor: NDArray[Any]
+        factor, _ = _FACTORISE[matrix.dtype.char](matrix.T, lower=1, clean=0)
+        return factor
     # The upper factor's transpose is laid out the way solving is fastest.
     return torch.linalg.cholesky_ex(matrix, upper=True).L.T
 
 
-def solve_lower(factor: Tensor, right: Matrix) -> Matrix:
+def solve_lower(factor: Tensor | NDArray[Any], right: Matrix) -> Matrix:
     """``L^-1 B`` for a lower triangular ``L``.
 
     Args:
@@ -142,16 +186,16 @@ def solve_lower(factor: Tensor, right: Matrix) -> Matrix:
         right: ``B``, shape ``(d, n)``.
 
     Returns:
-        Shape ``(d, n)``.
+        Shape ``(d, n)``, of the kind of ``B``.
 
     Example:
-        >>> solve_lower(torch.tensor([[2.0, 9.0], [1.0, 1.0]]), torch.ones(2, 1))
-        tensor([[0.5000],
-                [0.5000]])
+        >>> solve_lower(np.array([[2.0, 9.0], [1.0, 1.0]]), np.ones((2, 1)))
+        array([[0.5],
+               [0.5]])
     """
-    if isinstance(right, np.ndarray):
-        solved: NDArray[Any] = _SOLVE[factor.dtype](1.0, factor.numpy(), right, lower=1)
+    if isinstance(factor, np.ndarray):
+        if isinstance(right, Tensor):
+            return torch.from_numpy(solve_lower(factor, right.numpy()))
+        solved: NDArray[Any] = _SOLVE[factor.dtype.char](1.0, factor, right, lower=1)
         return solved
-    if on_host(factor):
-        return torch.from_numpy(solve_lower(factor, right.numpy()))
     return torch.linalg.solve_triangular(factor, right, upper=False)

@@ -163,7 +163,7 @@ class MomentsWalk:
         reference = mean if weight > 0 or not items.size else items[0]
         self._distances = items - reference
         self._firsts = self._distances.cumsum()
-        self._weights = weight + np.arange(1.0, items.size + 1)
+        self._weights = np.arange(weight + 1, weight + items.size + 0.5)
         self.means = np.empty(items.size + 1)
         self.means[0] = mean
         np.add(self._firsts / self._weights, reference, out=self.means[1:])
@@ -224,12 +224,17 @@ def _decayed_path(items: Array, start: Array, decay: float) -> Array:
     return path
 
 
+_SLACK = {
+    dtype: math.sqrt(torch.finfo(dtype).eps) for dtype in (torch.float32, torch.float64)
+}
+
+
 def tolerance(threshold: ArrayLike, dtype: torch.dtype) -> NDArray[np.float64]:
     """How far rounding may push a score below a threshold that it ties with.
 
     A score that equals the threshold passes (the paper's ``>=``). Streams with repeated
     items have such ties, and they must not be decided by the order of summation.
     """
-    slack = math.sqrt(torch.finfo(dtype).eps)
+    slack = _SLACK[dtype]
     scaled: NDArray[np.float64] = slack * np.abs(threshold)
     return scaled + slack

@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from info_replay.candidates import CandidateBatch
-from info_replay.linear_algebra import Matrix, alike, on_host
+from info_replay.candidates import CandidateBatch, row_products
+from info_replay.linear_algebra import alike, as_array, on_host, plain
 from info_replay.settings import check_positive
 from info_replay.statistics import KernelStatistics, PrimalStatistics, Statistics
 
 __all__ = ["BayesianLinearPosterior"]
 
+_ARRAY_TYPE = {torch.float32: np.float32, torch.float64: np.float64}
 # What a saved posterior and the one that it is restored into must have in common.
 _SHAPE = ("form", "feature_dim", "target_dim", "max_rows")
 
@@ -128,6 +131,12 @@ class BayesianLinearPosterior:
         Raises:
             ValueError: if features or targets have another shape.
         """
+        return torch.as_tensor(self.join_native(features, targets))
+
+    def join_native(
+        self, features: Tensor, targets: Tensor | NDArray[Any] | None = None
+    ) -> Any:
+        """The same as :meth:`join`, on the host as an array."""
         width = self.feature_dim
         if features.ndim != 2 or features.shape[1] != width:
             raise ValueError(
@@ -144,13 +153,21 @@ class BayesianLinearPosterior:
                     f"targets must have the shape {(count, outputs)}, got "
                     f"{tuple(targets.shape)}"
                 )
-        rows = torch.empty(
-            count, width + 1 + outputs, dtype=self.dtype, device=self.device
-        )
-        if on_host(rows):
-            _fill(rows.numpy(), features, targets)
+        shape = (count, width + 1 + outputs)
+        device = self.device
+        features = plain(features, device)
+        if isinstance(targets, Tensor):
+            targets = plain(targets, device)
+        rows: Any
+        if on_host(features):
+            rows = np.empty(shape, _ARRAY_TYPE[self.dtype])
+            rows[:, :width] = as_array(features)
         else:
-            _fill(rows, features, targets)
+            rows = torch.empty(shape, dtype=self.dtype, device=device)
+            rows[:, :width] = features
+        rows[:, width] = 1
+        if targets is not None:
+            rows[:, width + 1 :] = alike(targets, rows)
         return rows
 
     def observe(
@@ -164,13 +181,13 @@ class BayesianLinearPosterior:
             rows: numbers of the rows, if the caller numbers them. The kernel form then
                 addresses them in constant time instead of looking for them.
         """
-        self.statistics.replace(None, self.join(features, targets), rows)
+        self.statistics.replace(None, self.join_native(features, targets), rows)
 
     def forget(
         self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
     ) -> None:
         """Take rows out that were observed; arguments as in :meth:`observe`."""
-        self.statistics.replace(self.join(features, targets), None, rows)
+        self.statistics.replace(self.join_native(features, targets), None, rows)
 
     def replace(
         self,
@@ -196,8 +213,8 @@ class BayesianLinearPosterior:
                 f"{len(features)}"
             )
         self.statistics.replace(
-            self.join(old_features, old_targets),
-            self.join(features, targets),
+            self.join_native(old_features, old_targets),
+            self.join_native(features, targets),
             rows,
         )
 
@@ -245,13 +262,15 @@ class BayesianLinearPosterior:
             encode: applied to each block of targets, one-hot encoding for example.
         """
 
-        def joined(part: slice) -> Tensor:
+        def joined(part: slice) -> Tensor | NDArray[Any]:
             encoded = encode(targets[part]) if encode else targets[part]
-            return self.join(features[part], encoded)
+            return self.join_native(features[part], encoded)
 
         self.restart(len(features), joined)
 
-    def restart(self, count: int, rows: Callable[[slice], Tensor]) -> None:
+    def restart(
+        self, count: int, rows: Callable[[slice], Tensor | NDArray[Any]]
+    ) -> None:
         """Start again from rows as :meth:`join` gives them, block by block.
 
         Args:
@@ -278,15 +297,17 @@ class BayesianLinearPosterior:
 
     def leverage(self, features: Tensor) -> Tensor:
         """``v = h^T A^-1 h`` of features ``(n, d0)``, shape ``(n,)``."""
-        representation = self.statistics.represent(self.join(features))
-        return (representation * self.statistics.lower(representation)).sum(1)
+        representation = self.statistics.represent(self.join_native(features))
+        lowered = self.statistics.lower(representation)
+        return torch.as_tensor(row_products(representation, lowered))
 
     def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Predictive mean ``(n, K)`` and variance ``sigma^2 (1 + v)``, ``(n,)``."""
-        representation = self.statistics.represent(self.join(features))
+        representation = self.statistics.represent(self.join_native(features))
         lowered = self.statistics.lower(representation)
-        leverage = (representation * lowered).sum(1)
-        return lowered @ self.statistics.mean, self.noise**2 * (1 + leverage)
+        leverage = torch.as_tensor(row_products(representation, lowered))
+        mean = torch.as_tensor(lowered @ self.statistics.mean)
+        return mean, self.noise**2 * (1 + leverage)
 
     def leave_one_out(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """What the others say of each observed row: Sec. 2.4, all rows at once.
@@ -346,12 +367,3 @@ class BayesianLinearPosterior:
             f"target_dim={self.target_dim}, noise={self.noise}, "
             f"jitter={self.jitter}, form={self.form!r}, device='{self.device}')"
         )
-
-
-def _fill(rows: Matrix, features: Tensor, targets: Tensor | None) -> None:
-    """Write ``[h0, 1, y]``."""
-    width = features.shape[1]
-    rows[:, :width] = alike(features.detach(), rows)
-    rows[:, width] = 1
-    if targets is not None:
-        rows[:, width + 1 :] = alike(targets.detach(), rows)

@@ -18,7 +18,7 @@ from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.snapshot import current_snapshot, new_snapshot
-from info_replay.writers import FeatureWriter, InformationWriter, SelectionWriter
+from info_replay.writers import InformationWriter, SelectionWriter
 
 __all__ = ["SelectiveReplayBuffer"]
 
@@ -201,7 +201,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             data: a sample, with its ``"index"`` and new features.
         """
         policy = self._writer.policy
-        if not isinstance(policy, FeatureWriter):
+        if not policy.keeps_features:
             raise AttributeError(f"{type(policy).__name__} does not keep features")
         with self._replay_lock, self._write_lock:
             self._writer.update_features(data)
@@ -212,7 +212,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample; policies that keep no features ignore them.
         """
-        if isinstance(self._writer.policy, FeatureWriter):
+        if self._writer.policy.keeps_features:
             self.update_features(data)
         if isinstance(self._sampler, PrioritizedSampler):
             super().update_tensordict_priority(data)

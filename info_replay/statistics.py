@@ -16,16 +16,28 @@ from __future__ import annotations
 
 import abc
 import copy
+from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from info_replay.host_array import HostArray
-from info_replay.linear_algebra import Matrix, alike, cholesky, products, solve_lower
+from info_replay.linear_algebra import (
+    Matrix,
+    alike,
+    cholesky,
+    native,
+    products,
+    solve_lower,
+)
 
-__all__ = ["KernelStatistics", "PrimalStatistics", "Statistics"]
+#: Rows of tensors or, on the host, of arrays.
+Rows = Tensor | NDArray[Any]
+
+__all__ = ["KernelStatistics", "PrimalStatistics", "Rows", "Statistics"]
 
 
 class Statistics(abc.ABC):
@@ -40,13 +52,14 @@ class Statistics(abc.ABC):
         self.jitter = jitter
         self._version = HostArray(np.zeros(1, dtype=np.int64))
         self._factor_version = -1
-        self._factor: Tensor
-        self._mean: Tensor
+        self._factor: Any  # a matrix of the kind that is native to the device
+        self._mean: Any
         self._metric: Tensor | None = None
+        self._shared = False
 
     @abc.abstractmethod
     def replace(
-        self, old: Tensor | None, new: Tensor | None, places: slice | Tensor | None
+        self, old: Rows | None, new: Rows | None, places: slice | Tensor | None
     ) -> None:
         """Take ``old`` rows out and put ``new`` ones in.
 
@@ -60,7 +73,7 @@ class Statistics(abc.ABC):
     def clear(self) -> None:
         """Forget every row."""
 
-    def restart(self, rows: Tensor) -> None:
+    def restart(self, rows: Rows) -> None:
         """Forget every row, then take these, numbered from 0."""
         self.clear()
         self.replace(None, rows, slice(0, len(rows)))
@@ -96,18 +109,20 @@ class Statistics(abc.ABC):
         return representations * alike(self._metric, representations)
 
     @property
-    def mean(self) -> Tensor:
+    def mean(self) -> Tensor | NDArray[Any]:
         """Representation ``(D, K)`` of the posterior mean of the weights.
 
-        As of the last call of :meth:`represent`.
+        As of the last call of :meth:`represent`; an array on the host.
         """
-        return self._mean
+        mean: Tensor | NDArray[Any] = self._mean
+        return mean
 
     def _touch(self) -> None:
         self._version.array[0] += 1
 
     def share_memory_(self) -> None:
         """Move the state to memory that child processes share."""
+        self._shared = True
         self._version.share_memory_()
         for tensor in self.tensors().values():
             tensor.share_memory_()
@@ -116,6 +131,7 @@ class Statistics(abc.ABC):
         """An independent copy, on the same device."""
         twin = copy.copy(self)
         twin._version = HostArray(self._version.array)
+        twin._shared = False
         for name, tensor in self.tensors().items():
             setattr(twin, f"_{name}", tensor.clone())
         return twin
@@ -127,7 +143,12 @@ class Statistics(abc.ABC):
         self._touch()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the factor out: it is derived, and a twin derives the same one."""
+        """Leave the factor out: it is derived, and a twin derives the same one.
+
+        On the way to a child process the tensors become shared.
+        """
+        if get_spawning_popen() is not None:
+            self._shared = True
         state = self.__dict__.copy()
         for name in ("_factor", "_mean"):
             state.pop(name, None)
@@ -156,10 +177,11 @@ class PrimalStatistics(Statistics):
         self._moments.diagonal().fill_(jitter)
 
     def replace(
-        self, old: Tensor | None, new: Tensor | None, places: slice | Tensor | None
+        self, old: Rows | None, new: Rows | None, places: slice | Tensor | None
     ) -> None:
         """Subtract the products of the old rows and add those of the new ones."""
         width = self.feature_dim
+        old, new = _tensor(old), _tensor(new)
         if old is not None and new is not None:
             # One product for both: the matrix is passed over once.
             left = torch.cat([new[:, :width], old[:, :width].neg()])
@@ -175,13 +197,14 @@ class PrimalStatistics(Statistics):
         self._moments.zero_().diagonal().fill_(self.jitter)
         self._touch()
 
-    def restart(self, rows: Tensor) -> None:
+    def restart(self, rows: Rows) -> None:
         """Forget every row, then take these."""
-        width = self._moments.shape[1]
+        width = self.feature_dim + self.target_dim
         if rows.shape[1] != width:
             raise ValueError(f"rows must be {width} wide, got {rows.shape[1]}")
-        moments = products(rows, self.jitter, self.feature_dim)
-        if self._moments.is_shared():
+        matrix = native(rows) if isinstance(rows, Tensor) else rows
+        moments = alike(products(matrix, self.jitter, self.feature_dim), self._moments)
+        if self._shared:
             self._moments.copy_(moments)
         else:
             self._moments = moments
@@ -192,8 +215,9 @@ class PrimalStatistics(Statistics):
         return {"moments": self._moments}
 
     def _factorise(self) -> None:
-        self._factor = cholesky(self._moments[:, : self.feature_dim])
-        self._mean = solve_lower(self._factor, self._moments[:, self.feature_dim :])
+        moments = native(self._moments)
+        self._factor = cholesky(moments[:, : self.feature_dim])
+        self._mean = solve_lower(self._factor, moments[:, self.feature_dim :])
 
     def _represent(self, features: Matrix) -> Matrix:
         return solve_lower(self._factor, features.T).T
@@ -228,9 +252,10 @@ class KernelStatistics(Statistics):
         self._used = torch.zeros(max_rows, dtype=torch.bool, device=device)
 
     def replace(
-        self, old: Tensor | None, new: Tensor | None, places: slice | Tensor | None
+        self, old: Rows | None, new: Rows | None, places: slice | Tensor | None
     ) -> None:
         """Write rows and renew their products with all others."""
+        old, new = _tensor(old), _tensor(new)
         if places is None:
             if old is not None and len(old):
                 self._put(self._find(old), None)
@@ -290,15 +315,16 @@ class KernelStatistics(Statistics):
     def _factorise(self) -> None:
         kernel = self._products.clone()
         kernel.diagonal().add_(self.jitter)
-        self._factor = cholesky(kernel)
+        self._factor = cholesky(native(kernel))
         solved = solve_lower(self._factor, self._rows[:, self.feature_dim :])
         # h^T A^-1 b = k_h^T (H H^T + cI)^-1 Y, written with the metric's -1/c.
-        self._mean = torch.cat(
+        mean = torch.cat(
             [
                 solved.new_zeros(self.feature_dim, self.target_dim),
                 -self.jitter * solved,
             ]
         )
+        self._mean = native(mean)
 
     def _represent(self, features: Matrix) -> Matrix:
         # Woodbury: c h^T A^-1 h' = h^T h' - k_h^T (H H^T + cI)^-1 k_h'.
@@ -307,3 +333,7 @@ class KernelStatistics(Statistics):
         if isinstance(features, np.ndarray):
             return np.concatenate([features, solved.T], 1)
         return torch.cat([features, solved.T], 1)
+
+
+def _tensor(rows: Rows | None) -> Tensor | None:
+    return None if rows is None else torch.as_tensor(rows)

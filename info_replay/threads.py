@@ -34,7 +34,7 @@ class _OneBlasThread:
             self._own.before = [
                 (library, count)
                 for library in _blas_libraries()
-                if (count := library.num_threads) != 1
+                if (count := library.get_num_threads()) != 1
             ]
             for library, _ in self._own.before:
                 library.set_num_threads(1)

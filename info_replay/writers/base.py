@@ -120,6 +120,8 @@ class SelectionWriter(Writer):
     # -- TorchRL's interface ----------------------------------------------------------
 
     tracks_generations = True
+    #: Whether the policy looks at stored features, so that new ones are welcome.
+    keeps_features = False
     #: Whether slots may be given up and items moved to others.
     regroups = False
 

@@ -28,6 +28,7 @@ class FeatureWriter(SelectionWriter):
         feature_key: entry that holds the features, shape ``(n, d0)``.
     """
 
+    keeps_features = True
     feature_key: NestedKey
     #: Largest size of a feature that can be computed with.
     _largest_feature: float = math.inf
@@ -51,8 +52,7 @@ class FeatureWriter(SelectionWriter):
         size = len(slots)
         places, features = self._read_sample(data, slots, size, self._generations)
         if places.size:
-            index = torch.from_numpy(places).to(features.device)
-            self._write_back(index, features, size)
+            self._write_back(places, features, size)
 
     def _read_sample(
         self, data: TensorDictBase, slots: Slots, size: int, generations: Generations
@@ -84,9 +84,11 @@ class FeatureWriter(SelectionWriter):
         pick = torch.from_numpy(rows).to(features.device)
         return places[rows], features.index_select(0, pick)
 
-    def _write_back(self, index: Tensor, features: Tensor, size: int) -> None:
+    def _write_back(
+        self, places: NDArray[np.int64], features: Tensor, size: int
+    ) -> None:
         """Store new features of some slots, all different."""
-        self.slots.write_leaf(self.feature_key, index, features)
+        self.slots.write_leaf(self.feature_key, places, features)
 
     def _in_range(self, low: float, high: float) -> bool:
         """Whether features can be computed with; NaN and infinity can't."""

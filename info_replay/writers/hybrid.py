@@ -222,12 +222,12 @@ class HybridWriter(SelectionWriter):
             data, self.slots, len(self.slots), self._generations
         )
         in_ring = places < window.first
-        (index, fresh), (selected, others) = (
+        (recent, fresh), (selected, others) = (
             _pick(places, features, rows) for rows in (in_ring, ~in_ring)
         )
-        if len(index):
+        if len(recent):
             with window.overlook():
-                self.slots.write_leaf(selection.feature_key, index, fresh)
+                self.slots.write_leaf(selection.feature_key, recent, fresh)
         if len(selected):
             selection._write_back(selected - window.first, others, len(window))
 
@@ -291,10 +291,9 @@ class HybridWriter(SelectionWriter):
 
 def _pick(
     places: NDArray[np.int64], features: Tensor, rows: NDArray[np.bool_]
-) -> tuple[Tensor, Tensor]:
-    """Some of the slots, as a tensor, and their features; a copy unless it is all."""
-    index = torch.from_numpy(places[rows]).to(features.device)
-    if len(index) < len(features):
+) -> tuple[NDArray[np.int64], Tensor]:
+    """Some of the slots and their features; a copy unless it is all."""
+    if not rows.all():
         pick = torch.from_numpy(np.flatnonzero(rows)).to(features.device)
         features = features.index_select(0, pick)
-    return index, features
+    return places[rows], features

@@ -201,11 +201,13 @@ class _Scene:
     def __init__(self, writer: InfoGreedyWriter, offer: Offer) -> None:
         self.writer = writer
         self.count = len(offer)
-        self.memory = writer._knowledge.rows.of(
-            writer.slots, slice(0, len(writer.slots)), offer.posterior
+        self.memory = torch.as_tensor(
+            writer._knowledge.rows.of(
+                writer.slots, slice(0, len(writer.slots)), offer.posterior
+            )
         )
         self.offer = offer
-        self.rows = torch.cat([offer.rows, self.memory])
+        self.rows = torch.cat([torch.as_tensor(offer.rows), self.memory])
         self.batch = CandidateBatch(offer.posterior.statistics, self.rows)
 
     def stored(self, slot: int) -> Tensor:

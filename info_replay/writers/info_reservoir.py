@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
-import numpy as np
 from tensordict import TensorDictBase
-from torch import Tensor
 
 from info_replay.candidates import row_products
 from info_replay.moments import tolerance
@@ -76,11 +75,12 @@ class InfoReservoirWriter(InformationWriter):
         state = self.moments.state
         count, capacity = self.reservoir_count, self.slots.capacity
         # Most items would not be written even if they and nobody else passed.
-        draws = self._uniforms(len(offer))[:, 0]
-        rows = (draws * (count + 1) < capacity).nonzero()[0]
+        end = len(offer)
+        draws = self._uniforms(end)[:, 0]
+        rows = (draws < 1.001 * capacity / (count + 1)).nonzero()[0]
         lucky = list(zip(rows.tolist(), draws[rows].tolist(), strict=True))
         start = 0
-        while start < len(offer):
+        while start < end:
             leverage, residual = swaps.points(start)
             error = row_products(residual, residual)
             (scores,) = self._fetch_scores(
@@ -91,17 +91,18 @@ class InfoReservoirWriter(InformationWriter):
             if self.gamma:
                 threshold = threshold + self.gamma * walk.deviations[:-1]
             passed = scores >= threshold - tolerance(threshold, self.dtype)
+            counts = passed.cumsum()  # of those that passed, itself included
             found: list[tuple[int, int]] = []
             for row, draw in lucky:
                 if row >= start and passed[row - start]:
-                    slot = draw * (count + np.count_nonzero(passed[: row - start + 1]))
+                    slot = draw * (count + int(counts[row - start]))
                     if slot < capacity:
                         found.append((row, int(slot)))
                         if len(found) > MOST_SWAPS:
                             break
             final = swaps.confirm(found)
             state = walk.after(final - start)
-            count += int(np.count_nonzero(passed[: final - start]))
+            count += int(counts[final - start - 1])
             start = final
 
         def commit() -> None:
@@ -110,5 +111,5 @@ class InfoReservoirWriter(InformationWriter):
 
         return swaps.plan, commit
 
-    def _stored_row(self, posterior: BayesianLinearPosterior, slot: int) -> Tensor:
+    def _stored_row(self, posterior: BayesianLinearPosterior, slot: int) -> Any:
         return self._knowledge.rows.of(self.slots, slice(slot, slot + 1), posterior)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from info_replay.candidates import row_products
 from info_replay.criteria import MIC, Criterion
+from info_replay.linear_algebra import plain
 from info_replay.moments import RunningMoments
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.settings import check_count, check_finite, check_positive
@@ -36,7 +37,7 @@ from info_replay.writers.entries import (
     refuse_labels,
 )
 from info_replay.writers.features import FeatureWriter
-from info_replay.writers.host import surely_labels, surely_within, to_host
+from info_replay.writers.host import surely_labels, to_host
 from info_replay.writers.knowledge import Knowledge
 from info_replay.writers.offer import Offer, Plan
 
@@ -127,7 +128,7 @@ class InformationWriter(FeatureWriter):
             targets = read_labels(data, self.target_key)
         posterior = self._knowledge.posterior
         device = self.slots.device if posterior is None else posterior.device
-        features, targets = features.detach().to(device), targets.detach().to(device)
+        features, targets = plain(features, device), plain(targets, device)
         encoded = self._knowledge.encode(targets)
         if posterior is None:
             posterior = self._knowledge.make_posterior(
@@ -161,6 +162,8 @@ class InformationWriter(FeatureWriter):
             self._refuse(offer, data, parts[: len(extremes)])
             del parts[: len(extremes)]
         offer.checked = True
+        if self.dtype == torch.float64:
+            return parts
         return [part.astype(np.float64, copy=False) for part in parts]
 
     def _fetch_scores(
@@ -190,11 +193,11 @@ class InformationWriter(FeatureWriter):
 
     def _surely_fine(self, offer: Offer) -> bool:
         """Whether the host knows at once that a batch is no bad input."""
-        if not surely_within(offer.features, self._largest_feature):
-            return False
         if self.num_classes is None:
-            return surely_within(offer.targets, self._largest_target)
-        return surely_labels(offer.targets, self.num_classes)
+            return offer.surely_within(min(self._largest_feature, self._largest_target))
+        return offer.surely_within(self._largest_feature) and surely_labels(
+            offer.targets, self.num_classes
+        )
 
     def _refuse(
         self, offer: Offer, data: TensorDictBase, extremes: list[NDArray[Any]]
@@ -266,16 +269,17 @@ class InformationWriter(FeatureWriter):
 
     @_QUIET
     def _decide(self, data: TensorDictBase) -> Decision:
-        size = len(self.slots)
+        slots = self.slots
+        size = len(slots)
         with self._threads():
-            self._knowledge.catch_up(self.slots, size)
+            self._knowledge.catch_up(slots, size)
             offer = self._read(data)
-            full = size == self.slots.capacity
+            full = size == slots.capacity
             plan, commit = (self._select if full else self._fill)(offer, data)
 
         def commit_all() -> None:
             commit()
-            self._knowledge.learn(self.slots, offer, plan)
+            self._knowledge.learn(slots, offer, plan)
 
         # A copy: the plan is asked again when the statistics follow.
         return plan.places.copy(), commit_all
@@ -358,8 +362,10 @@ class InformationWriter(FeatureWriter):
         self._fetch(offer, data, scores)
         return torch.as_tensor(scores)
 
-    def _write_back(self, index: Tensor, features: Tensor, size: int) -> None:
-        self._knowledge.write_back(self.slots, index, features, size)
+    def _write_back(
+        self, places: NDArray[np.int64], features: Tensor, size: int
+    ) -> None:
+        self._knowledge.write_back(self.slots, places, features, size)
 
     # -- emptying, saving and sharing -------------------------------------------------
 

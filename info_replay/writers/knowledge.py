@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.linear_algebra import on_host
 from info_replay.posterior import BayesianLinearPosterior
+from info_replay.statistics import Rows
 from info_replay.writers.host import Counters
 from info_replay.writers.offer import Changes, Offer, Plan
 from info_replay.writers.rows import StoredRows
@@ -70,14 +72,18 @@ class Knowledge:
         self._pending: Callable[[], Changes] | None = None
         self.rows = StoredRows(feature_key, target_key, self.encode)
 
-    def encode(self, targets: Tensor) -> Tensor:
-        """Targets as numbers ``(n, K)``: one-hot for labels, all 0 for a wrong one."""
+    def encode(self, targets: Tensor) -> Rows:
+        """Targets as numbers ``(n, K)``: one-hot for labels, all 0 for a wrong one.
+
+        Labels on the host give an array.
+        """
         if self.num_classes is None:
             return targets[:, None] if targets.ndim == 1 else targets
         if targets.ndim == 2:
             targets = targets[:, 0]
         if on_host(targets):
-            return torch.from_numpy(targets.numpy()[:, None] == self._classes)
+            encoded: Rows = targets.numpy()[:, None] == self._classes
+            return encoded
         return targets[:, None] == torch.arange(self.num_classes, device=targets.device)
 
     def make_posterior(
@@ -101,10 +107,11 @@ class Knowledge:
             if self._shared:
                 posterior.share_memory_()
 
-    def in_step(self, slots: Slots) -> bool:
-        """Whether nobody else wrote to the storage."""
+    def in_step(self, slots: Slots, revision: int | None = None) -> bool:
+        """Whether nobody else wrote to the storage, whose revision may be known."""
         return (
-            self._counters["revision"] == slots.revision
+            self._counters["revision"]
+            == (slots.revision if revision is None else revision)
             # An entry that was replaced whole leaves the revision as it was.
             and (
                 self._seen_features is None
@@ -112,9 +119,9 @@ class Knowledge:
             )
         )
 
-    def mark_in_step(self, slots: Slots) -> None:
-        """Note that the posterior is that of the slots as they are."""
-        self._counters["revision"] = slots.revision
+    def mark_in_step(self, slots: Slots, revision: int | None = None) -> None:
+        """Note that the posterior is that of the slots as they are, or were at one."""
+        self._counters["revision"] = slots.revision if revision is None else revision
         self._seen_features = (
             slots.leaf(self.feature_key) if slots.initialized else None
         )
@@ -129,8 +136,10 @@ class Knowledge:
         posterior = self.posterior
         if posterior is None:
             return
-        limit = _REBUILD_AFTER * max(slots.capacity, 1000)
-        if self.in_step(slots) and self._counters["changed_rows"] < limit:
+        revision = slots.revision
+        if self.in_step(slots, revision) and self._counters[
+            "changed_rows"
+        ] < _REBUILD_AFTER * max(slots.capacity, 1000):
             self._settle()
             return
         self._pending = None
@@ -141,7 +150,7 @@ class Knowledge:
         else:
             posterior.statistics.restart(rows)
         self._counters["changed_rows"] = 0
-        self.mark_in_step(slots)
+        self.mark_in_step(slots, revision)
 
     def learn(self, slots: Slots, offer: Offer, plan: Plan) -> None:
         """Follow what was written: the rows of a batch in the slots of a plan.
@@ -153,6 +162,7 @@ class Knowledge:
         """
         if plan.written:
             self.keep(offer.posterior)
+            self.rows.drop()
             # New features of most slots are likely to come before the next batch, and
             # then the statistics start again from what is stored.
             self._pending = functools.partial(offer.changes, plan)
@@ -168,32 +178,34 @@ class Knowledge:
         self._pending = None
 
     def write_back(
-        self, slots: Slots, index: Tensor, features: Tensor, size: int
+        self, slots: Slots, places: NDArray[np.int64], features: Tensor, size: int
     ) -> None:
         """Write new features to some slots, all different, and follow.
 
         Args:
             slots: of the storage.
-            index: the slots to write to, shape ``(n,)``.
+            places: the slots to write to, shape ``(n,)``.
             features: shape ``(n, d0)``.
             size: how many slots are in use.
         """
         posterior = self.posterior
+        self.rows.drop()
         if (
             posterior is None
             # Where most of the memory changes, starting again is cheaper than the
             # difference, and exact.
-            or (posterior.form == "primal" and 2 * index.shape[0] >= size)
+            or (posterior.form == "primal" and 2 * places.size >= size)
             or not self.in_step(slots)
         ):
-            slots.write_leaf(self.feature_key, index, features)
+            slots.write_leaf(self.feature_key, places, features)
         else:
+            index = torch.from_numpy(places).to(features.device)
             old = slots.leaf(self.feature_key).index_select(0, index)
             targets = self.encode(slots.leaf(self.target_key).index_select(0, index))
             self._settle()
-            slots.write_leaf(self.feature_key, index, features)
-            posterior.refresh(old, features, targets, rows=index)
-            self._counters["changed_rows"] += len(index)
+            slots.write_leaf(self.feature_key, places, features)
+            posterior.refresh(old, features, torch.as_tensor(targets), rows=index)
+            self._counters["changed_rows"] += places.size
             self.mark_in_step(slots)
 
     def clear(self) -> None:

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from info_replay.candidates import CandidateBatch
-from info_replay.linear_algebra import on_host
 from info_replay.posterior import BayesianLinearPosterior
-from info_replay.statistics import Statistics
-from info_replay.writers.host import extremes
+from info_replay.statistics import Rows, Statistics
+from info_replay.writers.host import extremes, surely_within
 
 __all__ = ["Changes", "Offer", "Plan"]
 
 #: Rows that leave a memory, rows that come, and their slots.
-Changes = tuple[Tensor | None, Tensor, Tensor]
+Changes = tuple[Rows | None, Rows, Tensor]
 
 
 class Offer:
@@ -31,11 +30,11 @@ class Offer:
     Args:
         features: as given, shape ``(n, d0)``.
         targets: as given.
-        encoded: targets as numbers, shape ``(n, K)``.
+        encoded: targets as numbers, shape ``(n, K)``, an array on the host.
         posterior: the model that they are held against.
 
     Attributes:
-        rows: features and targets as the posterior takes them.
+        rows: features and targets as the posterior takes them, an array on the host.
         checked: whether the values are known to be fine.
     """
 
@@ -43,13 +42,13 @@ class Offer:
         self,
         features: Tensor,
         targets: Tensor,
-        encoded: Tensor,
+        encoded: Rows,
         posterior: BayesianLinearPosterior,
     ) -> None:
         self.features = features
         self.targets = targets
         self.posterior = posterior
-        self.rows = posterior.join(features, encoded)
+        self.rows = posterior.join_native(features, encoded)
         self.checked = False
         self._count = features.shape[0]
 
@@ -66,8 +65,7 @@ class Offer:
         if plan is not None:
             statistics = statistics.clone()
             self.apply(plan, statistics)
-        rows = self.rows
-        return CandidateBatch(statistics, rows.numpy() if on_host(rows) else rows)
+        return CandidateBatch(statistics, self.rows)
 
     def apply(self, plan: Plan, statistics: Statistics) -> None:
         """Bring statistics to what a plan writes, which must be something."""
@@ -76,9 +74,14 @@ class Offer:
     def changes(self, plan: Plan) -> Changes:
         """What a plan changes."""
         kept = np.flatnonzero(plan.places >= 0)
-        device = self.rows.device
-        rows = self.rows.index_select(0, torch.from_numpy(kept).to(device))
+        device = self.posterior.device
+        pick = torch.from_numpy(kept).to(device)
+        rows = torch.as_tensor(self.rows).index_select(0, pick)
         return plan.old_rows(), rows, torch.from_numpy(plan.places[kept]).to(device)
+
+    def surely_within(self, largest: float) -> bool:
+        """Whether the host knows at once that no number is larger, or not finite."""
+        return surely_within(self.rows, largest)
 
     def extremes(self) -> list[Tensor | NDArray[Any]]:
         """Smallest and largest feature and target; NaN if there is one among them."""
@@ -100,17 +103,19 @@ class Plan:
     def __init__(self, places: NDArray[np.int64], written: int) -> None:
         self.places = places
         self.written = written
-        self.old: list[Tensor] = []
+        self.old: list[Any] = []  # matrices of one kind
         self._owner: dict[int, int] = {}
 
     @classmethod
     def empty(cls, count: int) -> Plan:
         """A plan in which no row has a slot yet."""
-        return cls(np.full(count, -1), 0)
+        places = np.empty(count, np.int64)
+        places.fill(-1)
+        return cls(places, 0)
 
     def old_rows(self) -> Tensor | None:
         """All of ``old`` in one tensor."""
-        return torch.cat(self.old) if self.old else None
+        return torch.cat([*map(torch.as_tensor, self.old)]) if self.old else None
 
     def owner(self, slot: int) -> int | None:
         """The row of this batch that took a slot over, if one did."""

@@ -11,7 +11,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.linear_algebra import on_host
+from info_replay.linear_algebra import on_host, plain
 from info_replay.writers.entries import get_entry
 from info_replay.writers.slots import Slots
 
@@ -82,11 +82,11 @@ class Sample:
                 f"{(*index.shape[:1], *leaf.shape[1:])}, got {tuple(features.shape)}"
             )
         device = leaf.device
-        self.features: Tensor = features.detach().to(device)
-        self._index = _first_column(index).to(device)
+        self.features: Tensor = plain(features, device)
+        self._index = plain(_first_column(index), device)
         generation = get_entry(data, "index_generation")
         self._generation: Tensor | None = (
-            None if generation is None else _first_column(generation).to(device)
+            None if generation is None else plain(_first_column(generation), device)
         )
         self._given_up = given_up
         self._capacity = slots.capacity
@@ -106,7 +106,8 @@ class Sample:
         index, sampled = self._index, self._generation
         if index.shape[0] > _FEW or not on_host(index):
             return None
-        slots = index.tolist()
+        array = index.numpy()
+        slots = array.tolist()
         if (
             min(slots) < 0
             or max(slots) >= self._size
@@ -114,11 +115,11 @@ class Sample:
             or not (
                 sampled is None
                 or generation is None
-                or sampled.tolist() == generation.numpy().take(slots).tolist()
+                or sampled.numpy().tobytes() == generation.numpy()[array].tobytes()
             )
         ):
             return None
-        return index.numpy().astype(np.int64, copy=False)
+        return array.astype(np.int64, copy=False)
 
     def tensors(self, generation: Tensor | None) -> list[Tensor | NDArray[Any]]:
         """All that the host must know, for one transfer.

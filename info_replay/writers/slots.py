@@ -17,6 +17,8 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.data import TensorStorage
 
+from info_replay.linear_algebra import on_host, plain
+
 __all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"]
 
 #: Entries that TorchRL's buffers add to tensordicts and that are never stored.
@@ -73,12 +75,6 @@ class Slots:
     def revision(self) -> int:
         """A number that moves with every write to the storage, whoever wrote."""
         return int(self.storage._mutation_revision)
-
-    def version(self, key: NestedKey) -> int:
-        """A number that moves when an entry is changed in place by this process."""
-        leaf = self.leaf(key)
-        # Inference tensors do not count.
-        return self.revision if leaf.is_inference() else leaf._version
 
     def read(self, where: slice | Tensor) -> TensorDictBase:
         """The items of some slots in use; of a slice, a view."""
@@ -232,12 +228,24 @@ class Slots:
             self.storage._len = size
             self.storage._bump_mutation_revision()
 
-    def write_leaf(self, key: NestedKey, index: Tensor, value: Tensor) -> None:
-        """Overwrite one entry of some slots, all different."""
+    def write_leaf(
+        self, key: NestedKey, slots: NDArray[np.int64], value: Tensor
+    ) -> None:
+        """Overwrite one entry of some slots.
+
+        Args:
+            key: which entry.
+            slots: where to, shape ``(n,)``, all different.
+            value: shape ``(n, ...)``, on the storage's device.
+        """
         leaf = self.leaf(key)
-        if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
-            value = value.clone()  # a view of the memory itself
-        leaf.index_copy_(0, index, value)
+        if on_host(leaf) and leaf.dtype != torch.bfloat16:
+            # In half the time of torch's, also where it is a view of the memory itself.
+            plain(leaf, leaf.device).numpy()[slots] = value.numpy()
+        else:
+            if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
+                value = value.clone()
+            leaf.index_copy_(0, plain(torch.from_numpy(slots), leaf.device), value)
         self.storage._bump_mutation_revision()
 
     def announce(self, index: Tensor) -> None:

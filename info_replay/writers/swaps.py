@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from info_replay.candidates import MOST_POINTS
-from info_replay.linear_algebra import alike
 from info_replay.writers.offer import Offer, Plan
 
 __all__ = ["MOST_SWAPS", "Swaps"]
@@ -28,14 +25,16 @@ class Swaps:
 
     Args:
         offer: the batch.
-        stored: gives the row of what was in a slot before the batch.
+        stored: gives the row of what was in a slot before the batch, of the kind of
+            the batch's rows.
 
     Attributes:
         plan: what is certain.
     """
 
-    def __init__(self, offer: Offer, stored: Callable[[int], Tensor]) -> None:
-        self.plan = Plan.empty(len(offer))
+    def __init__(self, offer: Offer, stored: Callable[[int], Any]) -> None:
+        self._count = len(offer)
+        self.plan = Plan.empty(self._count)
         self._offer = offer
         self._stored = stored
         self._batch = offer.candidates()
@@ -48,16 +47,7 @@ class Swaps:
         swaps = [*self._certain, *self._presumed]
         if not swaps:
             return batch.leverage[start:], batch.residual[start:]
-        return batch.after_swaps(
-            [
-                (
-                    row,
-                    holder if isinstance(holder, int) else alike(holder, batch.targets),
-                )
-                for row, _, holder in swaps
-            ],
-            start,
-        )
+        return batch.after_swaps([(row, holder) for row, _, holder in swaps], start)
 
     def confirm(self, found: list[tuple[int, int]]) -> int:
         """Compare presumptions with what they led to, and presume that from now on.
@@ -71,7 +61,7 @@ class Swaps:
         """
         presumed, self._presumed = self._presumed, []
         if not (found or presumed):
-            return len(self._offer)
+            return self._count
         agreed = 0
         for swap, presumption in zip(found, presumed, strict=False):
             if swap != presumption[:2]:
@@ -79,15 +69,15 @@ class Swaps:
             agreed += 1
         doubtful = [row for row, _ in found[agreed:]]
         doubtful += [swap.row for swap in presumed[agreed:]]
-        final = 1 + min(doubtful, default=len(self._offer) - 1)
+        final = 1 + min(doubtful, default=self._count - 1)
         sure = [swap for swap in found if swap[0] < final]
         for number, (row, slot) in enumerate(sure):
             holder = presumed[number].holder if number < agreed else self._holder(slot)
-            if isinstance(holder, Tensor):
+            if not isinstance(holder, int):
                 self.plan.old.append(holder)
             self.plan.put(row, slot)
             self._certain.append(_Swap(row, slot, holder))
-        if final < len(self._offer):
+        if final < self._count:
             if len(self._certain) > MOST_SWAPS:
                 self._batch, self._certain = self._offer.candidates(self.plan), []
             self._presume(found[len(sure) :])
@@ -100,7 +90,7 @@ class Swaps:
             self._presumed.append(_Swap(row, slot, holder))
             owners[slot] = row
 
-    def _holder(self, slot: int) -> int | Tensor:
+    def _holder(self, slot: int) -> Any:
         """What holds a slot for certain."""
         row = self.plan.owner(slot)
         return self._stored(slot) if row is None else row
@@ -117,4 +107,4 @@ class _Swap(NamedTuple):
 
     row: int
     slot: int
-    holder: int | Tensor
+    holder: Any

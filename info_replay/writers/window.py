@@ -34,7 +34,6 @@ class Window(Slots):
         self.storage = whole.storage
         self.first = first
         self._counters = Counters("overlooked")  # revisions
-        self._overlooked: dict[NestedKey, int] = {}  # versions, of this process
         self._views: dict[NestedKey, tuple[Tensor, Tensor]] = {}
 
     @property
@@ -51,10 +50,6 @@ class Window(Slots):
         """A number that moves with every write that is not overlooked."""
         return self.whole.revision - self._counters["overlooked"]
 
-    def version(self, key: NestedKey) -> int:
-        """A number that moves when an entry is changed in place, likewise."""
-        return self.whole.version(key) - self._overlooked.setdefault(key, 0)
-
     @contextlib.contextmanager
     def overlook(self) -> Iterator[None]:
         """Let what is written meanwhile leave no trace; it must be to other slots.
@@ -64,12 +59,8 @@ class Window(Slots):
         """
         whole = self.whole
         revision = whole.revision
-        keys = list(self._overlooked) if whole.initialized else []
-        versions = [whole.version(key) for key in keys]
         yield
         self._counters["overlooked"] += whole.revision - revision
-        for key, version in zip(keys, versions, strict=True):
-            self._overlooked[key] += whole.version(key) - version
 
     def leaf(self, key: NestedKey) -> Tensor:
         """A view of one of the stored tensors, the same one until that is replaced."""
@@ -92,7 +83,7 @@ class Window(Slots):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the views out: the twin has a storage of its own."""
-        return {**self.__dict__, "_views": {}, "_overlooked": {}}
+        return {**self.__dict__, "_views": {}}
 
 
 class WindowGenerations(Generations):
