@@ -125,6 +125,7 @@ class DERPlusPlusAgent:
         self._keeps_features = (
             memory is not None and memory.writer.policy.keeps_features
         )
+        self._capacity = 0 if memory is None else memory.capacity
         # Then a draw as large as the memory is the whole of it.
         self._draws_subsets = (
             memory is not None
@@ -318,7 +319,7 @@ class DERPlusPlusAgent:
         """The draws as one write-back: of a slot in several, the last counts."""
         assert self.memory is not None
         last = draws[-1]
-        whole = self._draws_subsets and features[-1].shape[0] == self.memory.capacity
+        whole = self._draws_subsets and features[-1].shape[0] == self._capacity
         if whole or len(draws) == 1:
             # A sample is a copy of its own, and into it is cheaper than in place of it.
             last.get("feature").copy_(features[-1].detach())

@@ -16,7 +16,14 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 import torch
 
-from info_replay.linear_algebra import Matrix, alike, cholesky, native, solve_lower
+from info_replay.linear_algebra import (
+    Matrix,
+    alike,
+    cholesky,
+    native,
+    solve_lower,
+    subtract_product,
+)
 from info_replay.statistics import Statistics
 
 __all__ = ["MOST_POINTS", "CandidateBatch", "row_products"]
@@ -49,7 +56,9 @@ class CandidateBatch(Generic[Matrix]):
         self._lowered: Matrix = statistics.lower(self.representation)
         self._mean: Matrix = alike(statistics.mean, rows)
         self.leverage: Matrix = row_products(self.representation, self._lowered)
-        self.residual: Matrix = self.targets - self._lowered @ self._mean
+        self.residual: Matrix = subtract_product(
+            self.targets, self._lowered, self._mean
+        )
         self._first: tuple[Matrix, Matrix] = self.leverage, self.residual
         self._changes: _Changes[Matrix] | None = None
 
@@ -116,7 +125,7 @@ class CandidateBatch(Generic[Matrix]):
         """
         points, targets = self._swapped_points(swaps)
         lowered = self._statistics.lower(points)
-        residual = targets - lowered @ self._mean
+        residual = subtract_product(targets, lowered, self._mean)
         inner = lowered @ points.T
         cross = self._lowered[start:] @ points.T
         leverages, residuals = (

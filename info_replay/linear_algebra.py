@@ -25,6 +25,7 @@ __all__ = [
     "plain",
     "products",
     "solve_lower",
+    "subtract_product",
 ]
 
 #: A tensor or, on the host, an array: what consists of many operations on little is
@@ -35,6 +36,7 @@ Matrix = TypeVar("Matrix", Tensor, NDArray[Any])
 _FACTORISE = {"f": lapack.spotrf, "d": lapack.dpotrf}
 _MULTIPLY = {"f": blas.ssyrk, "d": blas.dsyrk}
 _SOLVE = {"f": blas.strsm, "d": blas.dtrsm}
+_MULTIPLY_ADD = {"f": blas.sgemm, "d": blas.dgemm}
 
 
 def on_host(tensor: Tensor) -> bool:
@@ -199,3 +201,27 @@ def solve_lower(factor: Tensor | NDArray[Any], right: Matrix) -> Matrix:
         solved: NDArray[Any] = _SOLVE[factor.dtype.char](1.0, factor, right, lower=1)
         return solved
     return torch.linalg.solve_triangular(factor, right, upper=False)
+
+
+def subtract_product(minuend: Matrix, left: Matrix, right: Matrix) -> Matrix:
+    """``C - A B``.
+
+    Args:
+        minuend: ``C``, shape ``(n, m)``.
+        left: ``A``, shape ``(n, k)``.
+        right: ``B``, shape ``(k, m)``.
+
+    Returns:
+        Shape ``(n, m)``.
+
+    Example:
+        >>> subtract_product(np.ones((1, 1)), np.ones((1, 2)), np.ones((2, 1)))
+        array([[-1.]])
+    """
+    if isinstance(left, np.ndarray):
+        # In the library that factorises and solves, in one call, and laid out in rows.
+        product: NDArray[Any] = _MULTIPLY_ADD[left.dtype.char](
+            -1.0, right.T, left.T, 1.0, minuend.T
+        )
+        return product.T
+    return minuend - left @ right

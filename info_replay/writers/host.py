@@ -23,14 +23,11 @@ __all__ = [
     "Counters",
     "RandomStream",
     "extremes",
-    "surely_labels",
     "surely_within",
     "to_host",
 ]
 
 
-# As many numbers are looked at sooner with Python's own means.
-_FEW = 256
 # By the character of the type; of more numbers, several threads would make the sum.
 _ADD_SIZES = {"f": blas.sasum, "d": blas.dasum}
 _MANY = 65_536
@@ -107,26 +104,6 @@ def surely_within(values: Tensor | NDArray[Any], largest: float) -> bool:
         return False
     total: float = add_sizes(values.reshape(-1))
     return total <= largest and total < math.inf
-
-
-def surely_labels(values: Tensor, num_classes: int) -> bool:
-    """Whether the host knows at once that all values are labels of so many classes.
-
-    Args:
-        values: whole numbers, shape ``(n,)``, not empty.
-        num_classes: number of classes.
-
-    Returns:
-        Whether they are known to be fine.
-    """
-    if not on_host(values):
-        return False
-    if values.shape[0] <= _FEW:
-        labels = values.tolist()
-        return bool(min(labels) >= 0 and max(labels) < num_classes)
-    array = values.numpy()
-    # Seen as unsigned, a negative number is a large one.
-    return bool(array.view(f"u{array.itemsize}").max() < num_classes)
 
 
 class Counters:

@@ -37,7 +37,7 @@ from info_replay.writers.entries import (
     refuse_labels,
 )
 from info_replay.writers.features import FeatureWriter
-from info_replay.writers.host import surely_labels, to_host
+from info_replay.writers.host import to_host
 from info_replay.writers.knowledge import Knowledge
 from info_replay.writers.offer import Offer, Plan
 
@@ -187,17 +187,15 @@ class InformationWriter(FeatureWriter):
     def _refuse_scores(self, offer: Offer, *scores: NDArray[np.float64]) -> None:
         """Raise if features were too much for the arithmetic."""
         for score in scores:
-            # A sum is finite if what it sums is, and cheaper to look at.
-            if not math.isfinite(np.add.reduce(score)):
+            # A sum of squares is finite if they are, and cheaper to look at.
+            if not math.isfinite(score.dot(score)):
                 self._refuse_large(float(offer.features.abs().max()))
 
     def _surely_fine(self, offer: Offer) -> bool:
         """Whether the host knows at once that a batch is no bad input."""
         if self.num_classes is None:
             return offer.surely_within(min(self._largest_feature, self._largest_target))
-        return offer.surely_within(self._largest_feature) and surely_labels(
-            offer.targets, self.num_classes
-        )
+        return offer.surely_within(self._largest_feature) and offer.surely_labels()
 
     def _refuse(
         self, offer: Offer, data: TensorDictBase, extremes: list[NDArray[Any]]

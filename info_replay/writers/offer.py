@@ -47,6 +47,7 @@ class Offer:
     ) -> None:
         self.features = features
         self.targets = targets
+        self.encoded = encoded
         self.posterior = posterior
         self.rows = posterior.join_native(features, encoded)
         self.checked = False
@@ -82,6 +83,15 @@ class Offer:
     def surely_within(self, largest: float) -> bool:
         """Whether the host knows at once that no number is larger, or not finite."""
         return surely_within(self.rows, largest)
+
+    def surely_labels(self) -> bool:
+        """Whether the host knows at once that every target is the label of a class."""
+        encoded = self.encoded
+        # A label is at most one of the classes; bytes are counted fastest.
+        return (
+            isinstance(encoded, np.ndarray)
+            and encoded.tobytes().count(1) == encoded.shape[0]
+        )
 
     def extremes(self) -> list[Tensor | NDArray[Any]]:
         """Smallest and largest feature and target; NaN if there is one among them."""

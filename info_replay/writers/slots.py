@@ -19,6 +19,18 @@ from torchrl.data import TensorStorage
 
 from info_replay.linear_algebra import on_host, plain
 
+_ARRAY_TYPES = {
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.float32,
+    torch.float64,
+}
+
 __all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"]
 
 #: Entries that TorchRL's buffers add to tensordicts and that are never stored.
@@ -187,23 +199,30 @@ class Slots:
         whole = len(rows) == len(data)
         first, last = int(slots[0]), int(slots[-1])
         run = last - first == len(slots) - 1 and bool((np.diff(slots) == 1).all())
-        target: slice | Tensor = slice(first, last + 1) if run else index
+        side_by_side = slice(first, last + 1)
         picks: dict[torch.device, Tensor] = {}
         for key, leaf in self.leaves.items():
             value = data.get(key)
             if not isinstance(value, Tensor) or not isinstance(leaf, Tensor):
-                places = self.first + slots if self.first else slots
-                leaf[torch.from_numpy(places)] = value[torch.from_numpy(rows)]
+                shifted = self.first + slots if self.first else slots
+                leaf[torch.from_numpy(shifted)] = value[torch.from_numpy(rows)]
                 continue
             if self.first:
                 # Torch would refuse a view of other slots if it were written to all.
                 leaf = leaf[self.first :]
+            if _as_arrays(leaf, value):
+                source = plain(value, value.device).numpy()
+                target = plain(leaf, leaf.device).numpy()
+                target[side_by_side if run else slots] = (
+                    source if whole else source[rows]
+                )
+                continue
             if not whole:
                 pick = picks.get(value.device)
                 if pick is None:
                     pick = picks[value.device] = torch.from_numpy(rows).to(value.device)
                 value = value.index_select(0, pick)
-            leaf[target] = value.to(leaf.device)
+            leaf[side_by_side if run else index] = value.to(leaf.device)
         storage._len = max(storage._len, self.first + int(slots.max()) + 1)
         storage._set_last_cursor(self.first + last)
         storage._bump_mutation_revision()
@@ -239,8 +258,8 @@ class Slots:
             value: shape ``(n, ...)``, on the storage's device.
         """
         leaf = self.leaf(key)
-        if on_host(leaf) and leaf.dtype != torch.bfloat16:
-            # In half the time of torch's, also where it is a view of the memory itself.
+        if _as_arrays(leaf, value):
+            # Right also where it is a view of the memory itself.
             plain(leaf, leaf.device).numpy()[slots] = value.numpy()
         else:
             if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
@@ -256,6 +275,16 @@ class Slots:
 
     def _in_storage(self, index: Tensor) -> Tensor:
         return index + self.first if self.first else index
+
+
+def _as_arrays(leaf: Tensor, value: Tensor) -> bool:
+    """Whether rows can be written as arrays, in half the time that torch takes."""
+    return (
+        leaf.dtype in _ARRAY_TYPES
+        and on_host(leaf)
+        and on_host(value)
+        and not value.is_neg()
+    )
 
 
 def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:
