@@ -7,6 +7,7 @@ can be killed at any moment and resumed; what comes out is the same to the bit.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -168,7 +169,7 @@ class Experiment:
 
     def _recent_reward(self) -> float | None:
         recent = self._rewards[-_WINDOW:]
-        return float(np.mean(recent)) if recent else None
+        return math.fsum(recent) / len(recent) if recent else None
 
     def _describe(self, memory: SelectiveReplayBuffer) -> dict[str, Any]:
         described: dict[str, Any] = {

@@ -36,10 +36,11 @@ class SubsetSampler(RandomSampler):
         Returns:
             The slots and an empty dictionary.
         """
-        if not len(storage):
+        size = len(storage)
+        if not size:
             raise RuntimeError("cannot sample from an empty memory")
         order = torch.randperm(
-            len(storage),
+            size,
             generator=self._rng,
             device=None if self._rng is None else self._rng.device,
         )

@@ -20,6 +20,7 @@ from info_replay.linear_algebra import (
     Matrix,
     alike,
     cholesky,
+    inverse,
     native,
     solve_lower,
     subtract_product,
@@ -128,10 +129,8 @@ class CandidateBatch(Generic[Matrix]):
         residual = subtract_product(targets, lowered, self._mean)
         inner = lowered @ points.T
         cross = self._lowered[start:] @ points.T
-        leverages, residuals = (
-            _copy(self.leverage[start:]),
-            _copy(self.residual[start:]),
-        )
+        leverages = _copy(self.leverage[start:])
+        residuals = _copy(self.residual[start:])
         # Candidates between two swaps meet the same memory.
         ends: list[int] = [max(row + 1 - start, 0) for row, _ in swaps]
         for number, (begin, end) in enumerate(
@@ -154,17 +153,18 @@ class CandidateBatch(Generic[Matrix]):
     ) -> tuple[Matrix, Matrix]:
         """Representations and targets of what comes and what goes, alternately."""
         width = self._statistics.feature_dim
-        points, targets = [], []
-        for row, holder in swaps:
-            points.append(self.representation[row : row + 1])
-            targets.append(self.targets[row : row + 1])
+        points = _blank(2 * len(swaps), self.representation)
+        targets = _blank(2 * len(swaps), self.targets)
+        for number, (row, holder) in enumerate(swaps):
+            comes, goes = 2 * number, 2 * number + 1
+            points[comes], targets[comes] = self.representation[row], self.targets[row]
             if isinstance(holder, int):
-                points.append(self.representation[holder : holder + 1])
-                targets.append(self.targets[holder : holder + 1])
+                points[goes] = self.representation[holder]
+                targets[goes] = self.targets[holder]
             else:
-                points.append(self._statistics.represent(holder[:, :width]))
-                targets.append(holder[:, width:])
-        return _join(*points), _join(*targets)
+                points[goes] = self._statistics.represent(holder[:, :width])
+                targets[goes] = holder[:, width:]
+        return points, targets
 
     def with_point(
         self, representation: Matrix, target: Matrix
@@ -246,6 +246,14 @@ def _copy(matrix: Matrix) -> Matrix:
     return matrix.copy() if isinstance(matrix, np.ndarray) else matrix.clone()
 
 
+def _blank(count: int, example: Matrix) -> Matrix:
+    """Rows to be written, otherwise like those of an example."""
+    shape = (count, example.shape[1])
+    if isinstance(example, np.ndarray):
+        return np.empty(shape, example.dtype)
+    return example.new_empty(shape)
+
+
 def _join(*parts: Matrix) -> Matrix:
     if len(parts) == 1:
         return parts[0]
@@ -278,16 +286,14 @@ def _gain(inner: Matrix, signs: tuple[int, ...]) -> Matrix:
     """``(S + U^T Q)^-1``; not finite, or not sensible, where there is none."""
     if isinstance(inner, np.ndarray):
         if len(inner) == 2:
-            # Most often it is one swap, and NumPy needs long to get to its inverse.
+            # Most often it is one swap.
             (a, b), (c, d) = inner.tolist()
             a, d = a + signs[0], d + signs[1]
             scale = 1 / (a * d - b * c or math.nan)
             gain = [[d * scale, -b * scale], [-c * scale, a * scale]]
             return np.array(gain, dtype=inner.dtype)
         shifted = inner.copy()
-        shifted.ravel()[:: len(shifted) + 1] += signs
-        try:
-            return np.linalg.inv(shifted)
-        except np.linalg.LinAlgError:
-            return np.full_like(shifted, np.nan)
-    return torch.linalg.inv_ex(inner + inner.new_tensor(signs).diag()).inverse
+        diagonal = shifted.reshape(-1)[:: len(shifted) + 1]
+        diagonal += signs
+        return inverse(shifted)
+    return inverse(inner + inner.new_tensor(signs).diag())

@@ -26,7 +26,7 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -308,7 +308,8 @@ class MIC(ArrayCriterion):
         before = 1 + leverage
         after = before + leverage
         weight = num_outputs / 2
-        logarithms = weight * (1 + eta) * _log(before) - weight * eta * _log(after)
+        log: Any = np.log if isinstance(leverage, np.ndarray) else torch.log
+        logarithms = weight * (1 + eta) * log(before) - weight * eta * log(after)
         if eta != 1:
             logarithms += weight * (1 - eta) * math.log(2 * math.pi * noise**2)
         misfit = squared_error * (after - eta) / (before * after)

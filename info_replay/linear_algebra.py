@@ -20,6 +20,7 @@ __all__ = [
     "alike",
     "as_array",
     "cholesky",
+    "inverse",
     "native",
     "on_host",
     "plain",
@@ -36,6 +37,8 @@ Matrix = TypeVar("Matrix", Tensor, NDArray[Any])
 _FACTORISE = {"f": lapack.spotrf, "d": lapack.dpotrf}
 _MULTIPLY = {"f": blas.ssyrk, "d": blas.dsyrk}
 _SOLVE = {"f": blas.strsm, "d": blas.dtrsm}
+_FACTORISE_ANY = {"f": lapack.sgetrf, "d": lapack.dgetrf}
+_INVERT = {"f": lapack.sgetri, "d": lapack.dgetri}
 _MULTIPLY_ADD = {"f": blas.sgemm, "d": blas.dgemm}
 
 
@@ -201,6 +204,31 @@ def solve_lower(factor: Tensor | NDArray[Any], right: Matrix) -> Matrix:
         solved: NDArray[Any] = _SOLVE[factor.dtype.char](1.0, factor, right, lower=1)
         return solved
     return torch.linalg.solve_triangular(factor, right, upper=False)
+
+
+def inverse(matrix: Matrix) -> Matrix:
+    """The inverse of a small matrix; not finite, or not sensible, if there is none.
+
+    Args:
+        matrix: shape ``(m, m)``.
+
+    Returns:
+        Shape ``(m, m)``.
+
+    Example:
+        >>> inverse(np.diag([2.0, 4.0]))
+        array([[0.5 , 0.  ],
+               [0.  , 0.25]])
+    """
+    if isinstance(matrix, np.ndarray):
+        # What NumPy does around its inverse takes longer than the inverse itself.
+        factors, pivots, failed = _FACTORISE_ANY[matrix.dtype.char](matrix)
+        if failed:
+            return np.full_like(matrix, np.nan)
+        inverted: NDArray[Any]
+        inverted, _ = _INVERT[matrix.dtype.char](factors, pivots, overwrite_lu=1)
+        return inverted
+    return torch.linalg.inv_ex(matrix).inverse
 
 
 def subtract_product(minuend: Matrix, left: Matrix, right: Matrix) -> Matrix:

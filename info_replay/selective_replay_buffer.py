@@ -203,6 +203,9 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         policy = self._writer.policy
         if not policy.keeps_features:
             raise AttributeError(f"{type(policy).__name__} does not keep features")
+        self._write_features(data)
+
+    def _write_features(self, data: TensorDictBase) -> None:
         with self._replay_lock, self._write_lock:
             self._writer.update_features(data)
 
@@ -213,7 +216,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             data: a sample; policies that keep no features ignore them.
         """
         if self._writer.policy.keeps_features:
-            self.update_features(data)
+            self._write_features(data)
         if isinstance(self._sampler, PrioritizedSampler):
             super().update_tensordict_priority(data)
 

@@ -34,10 +34,10 @@ from info_replay.linear_algebra import (
     solve_lower,
 )
 
-#: Rows of tensors or, on the host, of arrays.
-Rows = Tensor | NDArray[Any]
-
 __all__ = ["KernelStatistics", "PrimalStatistics", "Rows", "Statistics"]
+
+#: A tensor or, on the host, an array.
+Rows = Tensor | NDArray[Any]
 
 
 class Statistics(abc.ABC):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from info_replay.linear_algebra import on_host
 from info_replay.writers.slots import Slots
 
 __all__ = ["Generations"]
@@ -67,6 +69,15 @@ class Generations:
         if stamps is None:
             brought = (places >= 0) & (places < len(slots))
             return brought.long() - 1
+        if on_host(places) and on_host(stamps):
+            # Every sample asks, and seldom about a slot that there is not.
+            array, held = places.numpy(), stamps.numpy()
+            found = np.asarray(held.take(array, mode="clip"))
+            # Seen as unsigned, a negative number is a large one.
+            outside = array.view(np.uint64) >= slots.capacity
+            if outside.any():
+                found[outside] = -1
+            return torch.from_numpy(found)
         there = places.to(stamps.device)
         known = stamps[there.clamp(0, slots.capacity - 1)]
         valid = (there >= 0) & (there < slots.capacity)

@@ -7,7 +7,6 @@ from typing import Any
 
 from tensordict import TensorDictBase
 
-from info_replay.candidates import row_products
 from info_replay.moments import tolerance
 from info_replay.posterior import BayesianLinearPosterior
 from info_replay.writers.base import Commit
@@ -74,35 +73,33 @@ class InfoReservoirWriter(InformationWriter):
         swaps = Swaps(offer, functools.partial(self._stored_row, offer.posterior))
         state = self.moments.state
         count, capacity = self.reservoir_count, self.slots.capacity
-        # Most items would not be written even if they and nobody else passed.
         end = len(offer)
+        # Most items would not be written even if they and nobody else passed; a few
+        # more than that are looked at, for rounding.
         draws = self._uniforms(end)[:, 0]
         rows = (draws < 1.001 * capacity / (count + 1)).nonzero()[0]
         lucky = list(zip(rows.tolist(), draws[rows].tolist(), strict=True))
         start = 0
         while start < end:
-            leverage, residual = swaps.points(start)
-            error = row_products(residual, residual)
-            (scores,) = self._fetch_scores(
-                [self.criterion], offer, data, leverage, error
-            )
+            points = self._fetch_points(offer, data, *swaps.points(start))
+            scores = self._score_on_host(self.criterion, offer, points)
             walk = self.moments.walk(scores, state)
             threshold = walk.means[:-1]
             if self.gamma:
                 threshold = threshold + self.gamma * walk.deviations[:-1]
-            passed = scores >= threshold - tolerance(threshold, self.dtype)
-            counts = passed.cumsum()  # of those that passed, itself included
+            # As bytes, 1 for each that passed: few are asked for, and quickly counted.
+            passed = (scores >= threshold - tolerance(threshold, self.dtype)).tobytes()
             found: list[tuple[int, int]] = []
             for row, draw in lucky:
                 if row >= start and passed[row - start]:
-                    slot = draw * (count + int(counts[row - start]))
+                    slot = draw * (count + passed.count(1, 0, row - start + 1))
                     if slot < capacity:
                         found.append((row, int(slot)))
                         if len(found) > MOST_SWAPS:
                             break
             final = swaps.confirm(found)
             state = walk.after(final - start)
-            count += int(counts[final - start - 1])
+            count += passed.count(1, 0, final - start)
             start = final
 
         def commit() -> None:

@@ -166,22 +166,19 @@ class InformationWriter(FeatureWriter):
             return parts
         return [part.astype(np.float64, copy=False) for part in parts]
 
-    def _fetch_scores(
-        self,
-        criteria: list[Criterion],
-        offer: Offer,
-        data: TensorDictBase,
-        leverage: Tensor | NDArray[Any],
-        squared_error: Tensor | NDArray[Any],
+    def _fetch_points(
+        self, offer: Offer, data: TensorDictBase, leverage: Any, residual: Any
     ) -> list[NDArray[np.float64]]:
-        """Bring leverages and errors to the host and score them there."""
-        points = self._fetch(offer, data, leverage, squared_error)
+        """Bring leverages and squared errors of points to the host."""
+        return self._fetch(offer, data, leverage, row_products(residual, residual))
+
+    def _score_on_host(
+        self, criterion: Criterion, offer: Offer, points: list[NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Score what :meth:`_fetch_points` brought."""
         outputs = offer.posterior.target_dim
-        scores = [
-            criterion.on_host(*points, noise=self.noise, num_outputs=outputs)
-            for criterion in criteria
-        ]
-        self._refuse_scores(offer, *scores)
+        scores = criterion.on_host(*points, noise=self.noise, num_outputs=outputs)
+        self._refuse_scores(offer, scores)
         return scores
 
     def _refuse_scores(self, offer: Offer, *scores: NDArray[np.float64]) -> None:
@@ -303,14 +300,11 @@ class InformationWriter(FeatureWriter):
         self, offer: Offer, data: TensorDictBase
     ) -> list[NDArray[np.float64]]:
         """What the moments are of, for items of which each is stored."""
-        leverage, residual = offer.candidates().in_sequence()
-        return self._fetch_scores(
-            [criterion for _, criterion in self._moments()],
-            offer,
-            data,
-            leverage,
-            row_products(residual, residual),
-        )
+        points = self._fetch_points(offer, data, *offer.candidates().in_sequence())
+        return [
+            self._score_on_host(criterion, offer, points)
+            for _, criterion in self._moments()
+        ]
 
     def _add_to_moments(self, scores: list[NDArray[np.float64]]) -> None:
         for (moments, _), values in zip(self._moments(), scores, strict=True):

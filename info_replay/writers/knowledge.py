@@ -66,7 +66,7 @@ class Knowledge:
         self._counters = Counters("revision", "changed_rows")
         self._counters["revision"] = -1
         self._shared = False
-        self._classes = np.arange(num_classes or 0)
+        self._classes = np.arange(num_classes or 0)[:, None]
         self._seen_features: Tensor | None = None  # the stored ones, when in step
         # Tells what was written but is not in the statistics yet.
         self._pending: Callable[[], Changes] | None = None
@@ -82,7 +82,8 @@ class Knowledge:
         if targets.ndim == 2:
             targets = targets[:, 0]
         if on_host(targets):
-            encoded: Rows = targets.numpy()[:, None] == self._classes
+            # Class by class, which compares many labels at once.
+            encoded: Rows = (self._classes == targets.numpy()).T
             return encoded
         return targets[:, None] == torch.arange(self.num_classes, device=targets.device)
 
@@ -137,9 +138,8 @@ class Knowledge:
         if posterior is None:
             return
         revision = slots.revision
-        if self.in_step(slots, revision) and self._counters[
-            "changed_rows"
-        ] < _REBUILD_AFTER * max(slots.capacity, 1000):
+        limit = _REBUILD_AFTER * max(slots.capacity, 1000)
+        if self.in_step(slots, revision) and self._counters["changed_rows"] < limit:
             self._settle()
             return
         self._pending = None

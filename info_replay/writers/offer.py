@@ -90,7 +90,7 @@ class Offer:
         # A label is at most one of the classes; bytes are counted fastest.
         return (
             isinstance(encoded, np.ndarray)
-            and encoded.tobytes().count(1) == encoded.shape[0]
+            and encoded.tobytes("A").count(1) == encoded.shape[0]
         )
 
     def extremes(self) -> list[Tensor | NDArray[Any]]:

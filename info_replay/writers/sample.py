@@ -83,10 +83,10 @@ class Sample:
             )
         device = leaf.device
         self.features: Tensor = plain(features, device)
-        self._index = plain(_first_column(index), device)
+        self._index = _first_column(index).to(device)
         generation = get_entry(data, "index_generation")
         self._generation: Tensor | None = (
-            None if generation is None else plain(_first_column(generation), device)
+            None if generation is None else _first_column(generation).to(device)
         )
         self._given_up = given_up
         self._capacity = slots.capacity

@@ -19,6 +19,9 @@ from torchrl.data import TensorStorage
 
 from info_replay.linear_algebra import on_host, plain
 
+__all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"]
+
+# Those that NumPy has, too, and that need no resolving.
 _ARRAY_TYPES = {
     torch.bool,
     torch.uint8,
@@ -30,8 +33,6 @@ _ARRAY_TYPES = {
     torch.float32,
     torch.float64,
 }
-
-__all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"]
 
 #: Entries that TorchRL's buffers add to tensordicts and that are never stored.
 BOOKKEEPING_KEYS = ("index", "index_generation")

@@ -262,11 +262,12 @@ def test_a_batch_of_padding_alone_changes_nothing(network: str) -> None:
 
 
 @pytest.mark.parametrize("subsets", [True, False])
-def test_every_slot_of_both_draws_gets_new_features(subsets: bool) -> None:
-    memory = make_memory("infors", 12)
-    if not subsets:
-        memory = make_replay_buffer("infors", 12, num_classes=10)
-    assert memory is not None
+@pytest.mark.parametrize("recent", [None, 4])
+def test_every_slot_of_both_draws_gets_new_features(
+    subsets: bool, recent: int | None
+) -> None:
+    options: dict[str, Any] = {"sampler": SubsetSampler()} if subsets else {}
+    memory = make_replay_buffer("infors", 12, num_classes=10, recent=recent, **options)
     agent = make_agent(memory, replay_batch_size=12)
     for batch in batches(4):
         agent.learn(*batch)

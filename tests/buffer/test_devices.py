@@ -163,18 +163,20 @@ def gateway_replaced(gateway: Gateway) -> Iterator[None]:
 
     On the host, a first look may do without it.
     """
-    users = [
+    modules = [
         module
         for name, module in sys.modules.items()
-        if name.startswith("info_replay.") and hasattr(module, "to_host")
+        if name.startswith("info_replay.")
     ]
-    assert len(users) > 1
     with pytest.MonkeyPatch.context() as patch:
-        for module in users:
-            patch.setattr(module, "to_host", gateway)
-            for first_look in ("surely_within", "surely_labels"):
-                if hasattr(module, first_look):
-                    patch.setattr(module, first_look, lambda *_: False)
+        for name, stand_in in (
+            ("to_host", gateway),
+            ("surely_within", lambda *_: False),
+        ):
+            users = [module for module in modules if hasattr(module, name)]
+            assert len(users) > 1
+            for module in users:
+                patch.setattr(module, name, stand_in)
         yield
 
 
