@@ -216,9 +216,9 @@ def inverse(matrix: Matrix) -> Matrix:
         Shape ``(m, m)``.
 
     Example:
-        >>> inverse(np.diag([2.0, 4.0]))
-        array([[0.5 , 0.  ],
-               [0.  , 0.25]])
+        >>> inverse(np.array([[4.0, 2.0], [2.0, 2.0]]))
+        array([[ 0.5, -0.5],
+               [-0.5,  1. ]])
     """
     if isinstance(matrix, np.ndarray):
         # What NumPy does around its inverse takes longer than the inverse itself.

@@ -163,7 +163,7 @@ class MomentsWalk:
         reference = mean if weight > 0 or not items.size else items[0]
         self._distances = items - reference
         self._firsts = self._distances.cumsum()
-        self._weights = np.arange(weight + 1, weight + items.size + 0.5)
+        self._weights = weight + np.arange(1.0, items.size + 1)
         self.means = np.empty(items.size + 1)
         self.means[0] = mean
         np.add(self._firsts / self._weights, reference, out=self.means[1:])
