@@ -255,8 +255,6 @@ def _blank(count: int, example: Matrix) -> Matrix:
 
 
 def _join(*parts: Matrix) -> Matrix:
-    if len(parts) == 1:
-        return parts[0]
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     return torch.cat(parts)

@@ -308,7 +308,7 @@ class MIC(ArrayCriterion):
         before = 1 + leverage
         after = before + leverage
         weight = num_outputs / 2
-        log: Any = np.log if isinstance(leverage, np.ndarray) else torch.log
+        log: Any = torch.log if isinstance(leverage, Tensor) else np.log
         logarithms = weight * (1 + eta) * log(before) - weight * eta * log(after)
         if eta != 1:
             logarithms += weight * (1 - eta) * math.log(2 * math.pi * noise**2)

@@ -108,7 +108,7 @@ def native(tensor: Tensor) -> Any:
         >>> native(torch.ones(2)), native(torch.ones(2, device="meta")).device
         (array([1., 1.], dtype=float32), device(type='meta'))
     """
-    return tensor.numpy() if type(tensor) is Tensor and tensor.is_cpu else tensor
+    return tensor.numpy() if on_host(tensor) else tensor
 
 
 def alike(matrix: Tensor | NDArray[Any], example: Matrix) -> Matrix:

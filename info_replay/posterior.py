@@ -12,13 +12,17 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from info_replay.candidates import CandidateBatch, row_products
 from info_replay.linear_algebra import alike, as_array, on_host, plain
 from info_replay.settings import check_positive
-from info_replay.statistics import KernelStatistics, PrimalStatistics, Statistics
+from info_replay.statistics import (
+    KernelStatistics,
+    PrimalStatistics,
+    Rows,
+    Statistics,
+)
 
 __all__ = ["BayesianLinearPosterior"]
 
@@ -88,6 +92,8 @@ class BayesianLinearPosterior:
             raise ValueError("the kernel form needs max_rows")
         if max_rows is not None and max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, got {max_rows!r}")
+        if dtype not in _ARRAY_TYPE:
+            raise TypeError(f"dtype must be torch.float32 or float64, got {dtype}")
         self.feature_dim = feature_dim
         self.target_dim = target_dim
         self.noise = noise
@@ -118,6 +124,9 @@ class BayesianLinearPosterior:
                 width, target_dim, jitter * width, dtype=dtype, device=self.device
             )
 
+        # The device alone does not tell: fake tensors have no memory on any.
+        self._on_host = all(map(on_host, self.statistics.tensors().values()))
+
     def join(self, features: Tensor, targets: Tensor | None = None) -> Tensor:
         """Rows ``[h0, 1, y]`` as the statistics take them, in the posterior's type.
 
@@ -133,9 +142,7 @@ class BayesianLinearPosterior:
         """
         return torch.as_tensor(self.join_native(features, targets))
 
-    def join_native(
-        self, features: Tensor, targets: Tensor | NDArray[Any] | None = None
-    ) -> Any:
+    def join_native(self, features: Tensor, targets: Rows | None = None) -> Any:
         """The same as :meth:`join`, on the host as an array."""
         width = self.feature_dim
         if features.ndim != 2 or features.shape[1] != width:
@@ -159,7 +166,7 @@ class BayesianLinearPosterior:
         if isinstance(targets, Tensor):
             targets = plain(targets, device)
         rows: Any
-        if on_host(features):
+        if self._on_host:
             rows = np.empty(shape, _ARRAY_TYPE[self.dtype])
             rows[:, :width] = as_array(features)
         else:
@@ -262,15 +269,13 @@ class BayesianLinearPosterior:
             encode: applied to each block of targets, one-hot encoding for example.
         """
 
-        def joined(part: slice) -> Tensor | NDArray[Any]:
+        def joined(part: slice) -> Rows:
             encoded = encode(targets[part]) if encode else targets[part]
             return self.join_native(features[part], encoded)
 
         self.restart(len(features), joined)
 
-    def restart(
-        self, count: int, rows: Callable[[slice], Tensor | NDArray[Any]]
-    ) -> None:
+    def restart(self, count: int, rows: Callable[[slice], Rows]) -> None:
         """Start again from rows as :meth:`join` gives them, block by block.
 
         Args:

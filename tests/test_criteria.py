@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,6 +173,16 @@ def test_outputs_add_up(criterion: Criterion) -> None:
     together = criterion(leverage, errors.sum(0), noise=0.4, num_outputs=3)
     apart = sum(criterion(leverage, error, noise=0.4) for error in errors)
     torch.testing.assert_close(together, apart, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("criterion", [MIC(0.5), InformationGain(), EntropyReduction()])
+def test_numbers_and_arrays_are_scored_as_tensors_are(criterion: Any) -> None:
+    leverage, error = np.array([0.2, 3.0]), np.array([1.5, 0.1])
+    tensors = criterion(torch.tensor(leverage), torch.tensor(error), noise=0.4)
+    on_host = criterion.on_host(leverage, error, noise=0.4)
+    np.testing.assert_allclose(on_host, tensors.numpy(), rtol=1e-12)
+    for v, r, expected in zip(leverage.tolist(), error.tolist(), tensors, strict=True):
+        assert criterion(v, r, noise=0.4) == pytest.approx(float(expected))
 
 
 def test_entropy_reduction_looks_neither_at_targets_nor_at_their_number() -> None:

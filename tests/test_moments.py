@@ -106,6 +106,13 @@ def test_nothing_seen_has_no_weight_no_mean_and_no_deviation() -> None:
     assert deviations.tolist() == [0.0]
 
 
+def test_more_items_than_can_be_counted_do_no_harm() -> None:
+    moments = RunningMoments()
+    moments.state = np.array([2.0**53, 1.0, 0.0])
+    moments.update([1.0, 1.0, 1.0])
+    assert (moments.mean, moments.deviation) == (1.0, 0.0)
+
+
 @pytest.mark.parametrize("decay", [None, 0.5])
 def test_before_of_no_items_is_no_moments(decay: float | None) -> None:
     moments = RunningMoments(decay)

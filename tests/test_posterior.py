@@ -763,6 +763,11 @@ def test_settings_must_make_sense(options: dict[str, Any], message: str) -> None
         BayesianLinearPosterior(**{"feature_dim": 3, **options})
 
 
+def test_it_computes_in_single_or_double_precision() -> None:
+    with pytest.raises(TypeError, match=r"float32 or float64, got torch.float16"):
+        BayesianLinearPosterior(3, dtype=torch.float16)
+
+
 @both_forms
 @pytest.mark.parametrize(
     ("features", "targets", "message"),

@@ -120,8 +120,7 @@ class SelectionWriter(Writer):
     # -- TorchRL's interface ----------------------------------------------------------
 
     tracks_generations = True
-    #: Whether the policy looks at stored features, so that new ones are welcome.
-    keeps_features = False
+    keeps_features = False  # whether new features of stored items are welcome
     #: Whether slots may be given up and items moved to others.
     regroups = False
 

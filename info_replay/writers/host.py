@@ -8,6 +8,7 @@ through :func:`to_host`, the only place in the package that waits for a device.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,17 @@ __all__ = [
 ]
 
 
-# By the character of the type; of more numbers, several threads would make the sum.
-_ADD_SIZES = {"f": blas.sasum, "d": blas.dasum}
+# Of more numbers, several threads would make the sum.
 _MANY = 65_536
+
+
+def _length(values: NDArray[np.float32]) -> float:
+    return math.sqrt(blas.sdot(values, values))
+
+
+# By the character of the type. In single precision little is too large, so that the
+# sum of sizes would say nothing.
+_BOUND: dict[str, Callable[[NDArray[Any]], float]] = {"f": _length, "d": blas.dasum}
 
 
 def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
@@ -85,8 +94,9 @@ def extremes(values: Tensor) -> tuple[Tensor | NDArray[Any], Tensor | NDArray[An
 def surely_within(values: Tensor | NDArray[Any], largest: float) -> bool:
     """Whether the host knows at once that no value is larger, or not finite.
 
-    The sum of their sizes bounds them all, and there is no cheaper look at each. Where
-    the answer is no, or the values are elsewhere, :func:`extremes` tell.
+    The sum of their sizes bounds them all, and so does the length of the vector that
+    they are; there is no cheaper look at each. Where the answer is no, or the values
+    are elsewhere, :func:`extremes` tell.
 
     Args:
         values: floating-point numbers.
@@ -99,11 +109,11 @@ def surely_within(values: Tensor | NDArray[Any], largest: float) -> bool:
         if not on_host(values):
             return False
         values = as_array(values)
-    add_sizes = _ADD_SIZES.get(values.dtype.char)
-    if add_sizes is None or values.size > _MANY:
+    bound_of = _BOUND.get(values.dtype.char)
+    if bound_of is None or not 0 < values.size <= _MANY:
         return False
-    total: float = add_sizes(values.reshape(-1))
-    return total <= largest and total < math.inf
+    bound: float = bound_of(values.reshape(-1))
+    return bound <= largest and bound < math.inf
 
 
 class Counters:

@@ -184,8 +184,8 @@ class InformationWriter(FeatureWriter):
     def _refuse_scores(self, offer: Offer, *scores: NDArray[np.float64]) -> None:
         """Raise if features were too much for the arithmetic."""
         for score in scores:
-            # A sum of squares is finite if they are, and cheaper to look at.
-            if not math.isfinite(score.dot(score)):
+            # Most often one number tells: all are finite if the sum of squares is.
+            if not math.isfinite(score.dot(score)) and not np.isfinite(score).all():
                 self._refuse_large(float(offer.features.abs().max()))
 
     def _surely_fine(self, offer: Offer) -> bool:

@@ -67,7 +67,8 @@ class Knowledge:
         self._counters["revision"] = -1
         self._shared = False
         self._classes = np.arange(num_classes or 0)[:, None]
-        self._seen_features: Tensor | None = None  # the stored ones, when in step
+        # The stored features and targets, when in step.
+        self._seen: tuple[Tensor, Tensor] | None = None
         # Tells what was written but is not in the statistics yet.
         self._pending: Callable[[], Changes] | None = None
         self.rows = StoredRows(feature_key, target_key, self.encode)
@@ -115,16 +116,21 @@ class Knowledge:
             == (slots.revision if revision is None else revision)
             # An entry that was replaced whole leaves the revision as it was.
             and (
-                self._seen_features is None
-                or self._seen_features is slots.leaf(self.feature_key)
+                self._seen is None
+                or (
+                    self._seen[0] is slots.leaf(self.feature_key)
+                    and self._seen[1] is slots.leaf(self.target_key)
+                )
             )
         )
 
     def mark_in_step(self, slots: Slots, revision: int | None = None) -> None:
         """Note that the posterior is that of the slots as they are, or were at one."""
         self._counters["revision"] = slots.revision if revision is None else revision
-        self._seen_features = (
-            slots.leaf(self.feature_key) if slots.initialized else None
+        self._seen = (
+            (slots.leaf(self.feature_key), slots.leaf(self.target_key))
+            if slots.initialized
+            else None
         )
 
     def catch_up(self, slots: Slots, size: int) -> None:
@@ -203,7 +209,7 @@ class Knowledge:
             old = slots.leaf(self.feature_key).index_select(0, index)
             targets = self.encode(slots.leaf(self.target_key).index_select(0, index))
             self._settle()
-            slots.write_leaf(self.feature_key, places, features)
+            slots.write_leaf(self.feature_key, places, features, index)
             posterior.refresh(old, features, torch.as_tensor(targets), rows=index)
             self._counters["changed_rows"] += places.size
             self.mark_in_step(slots)
@@ -243,8 +249,10 @@ class Knowledge:
             self.keep(posterior)
             posterior.load_state_dict(saved)
         self._counters["changed_rows"] = state["changed_rows"]
-        self._counters["revision"] = slots.revision if state["in_step"] else -1
-        self._seen_features = None
+        if state["in_step"]:
+            self.mark_in_step(slots)
+        else:
+            self._counters["revision"] = -1
 
     def share_memory_(self) -> None:
         """Move the posterior to memory that child processes share."""
@@ -256,7 +264,7 @@ class Knowledge:
             self.posterior.share_memory_()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the stored features out: the twin has its own.
+        """Leave the stored entries out: the twin has its own.
 
         On the way to a child process all becomes shared, so from now on nothing may
         wait or be kept in this process alone.
@@ -265,4 +273,4 @@ class Knowledge:
         if get_spawning_popen() is not None:
             self._shared = True
             self.rows.drop()
-        return {**self.__dict__, "_seen_features": None}
+        return {**self.__dict__, "_seen": None}

@@ -213,10 +213,8 @@ class Slots:
                 leaf = leaf[self.first :]
             if _as_arrays(leaf, value):
                 source = plain(value, value.device).numpy()
-                target = plain(leaf, leaf.device).numpy()
-                target[side_by_side if run else slots] = (
-                    source if whole else source[rows]
-                )
+                where = side_by_side if run else slots
+                _write_array(leaf, where, source if whole else source[rows])
                 continue
             if not whole:
                 pick = picks.get(value.device)
@@ -249,23 +247,30 @@ class Slots:
             self.storage._bump_mutation_revision()
 
     def write_leaf(
-        self, key: NestedKey, slots: NDArray[np.int64], value: Tensor
+        self,
+        key: NestedKey,
+        slots: NDArray[np.int64],
+        value: Tensor,
+        index: Tensor | None = None,
     ) -> None:
         """Overwrite one entry of some slots.
 
         Args:
             key: which entry.
             slots: where to, shape ``(n,)``, all different.
-            value: shape ``(n, ...)``, on the storage's device.
+            value: shape ``(n, ...)``, on the storage's device and without gradients.
+            index: the slots on that device, if they are there already.
         """
         leaf = self.leaf(key)
         if _as_arrays(leaf, value):
             # Right also where it is a view of the memory itself.
-            plain(leaf, leaf.device).numpy()[slots] = value.numpy()
+            _write_array(leaf, slots, value.numpy())
         else:
             if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
                 value = value.clone()
-            leaf.index_copy_(0, plain(torch.from_numpy(slots), leaf.device), value)
+            if index is None:
+                index = torch.from_numpy(slots).to(leaf.device)
+            leaf.index_copy_(0, index, value)
         self.storage._bump_mutation_revision()
 
     def announce(self, index: Tensor) -> None:
@@ -286,6 +291,15 @@ def _as_arrays(leaf: Tensor, value: Tensor) -> bool:
         and on_host(value)
         and not value.is_neg()
     )
+
+
+def _write_array(
+    leaf: Tensor, where: slice | NDArray[np.int64], source: NDArray[Any]
+) -> None:
+    """Write rows of a stored tensor as those of an array."""
+    plain(leaf, leaf.device).numpy()[where] = source
+    # So that autograd notices if somebody still needs what was there.
+    torch.autograd.graph.increment_version(leaf)
 
 
 def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:

@@ -180,6 +180,19 @@ def as_regression(stream: TensorDict) -> TensorDict:
     return stream.set("target", stream["observation"][:, :2].clone())
 
 
+# Scores are as large as squared targets, so their deviation may not be a number.
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("size", [1e30, 1e80, 1e140])
+def test_regression_targets_may_be_large(size: float) -> None:
+    stream = as_regression(make_stream(200))
+    stream["target"] = size * stream["target"].double()
+    buffer = make_replay_buffer("infors", 16)
+    for batch in stream.split(32):
+        buffer.extend(batch)
+    assert len(buffer) == 16
+    assert 16 < buffer.reservoir_count < 200
+
+
 @pytest.mark.parametrize("criterion", [None, EntropyReduction()], ids=["MIC", "ER"])
 @pytest.mark.parametrize(
     ("count", "row", "value"),

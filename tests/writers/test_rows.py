@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.multiprocessing as mp
 from tensordict import TensorDict
+from torchrl.data import LazyMemmapStorage, LazyTensorStorage
 
 from info_replay import (
     BayesianLinearPosterior,
     SelectiveReplayBuffer,
     make_replay_buffer,
 )
-from tests.buffer.helpers import assert_in_step, make_buffer, make_stream
+from tests.buffer.helpers import CLASSES, assert_in_step, make_buffer, make_stream
 
 WIDE = 40  # features, so that a memory of 48 keeps its rows
 
@@ -78,6 +81,7 @@ def test_what_others_change_is_noticed_with_the_next_features(how: str) -> None:
     assert_in_step(buffer)
     if how == "entry replaced":
         buffer.storage._storage["target"] = torch.zeros(48, dtype=torch.long)
+        assert_in_step(buffer)
     elif how == "targets in place":
         buffer[:]["target"].zero_()
     else:
@@ -146,6 +150,36 @@ def test_a_memory_restored_to_empty_takes_items_of_another_shape(
             strict=True,
         ):
             torch.testing.assert_close(found, right)
+
+
+@pytest.mark.parametrize("policy", ["infors", "infogs", "infogs-rs"])
+@pytest.mark.parametrize("kind", ["batches", "storage", "parameters"])
+def test_tensors_that_are_more_than_tensors_decide_alike(
+    policy: str, kind: str, tmp_path: Path
+) -> None:
+    mapped = LazyMemmapStorage if kind == "storage" else LazyTensorStorage
+    stream = make_stream(400, width=8)
+    special = stream.clone()
+    if kind == "batches":
+        special.memmap_(tmp_path / "stream")
+    elif kind == "parameters":
+        feature = torch.nn.Parameter(special["feature"], requires_grad=False)
+        special["feature"] = feature
+    plain, other = (
+        make_replay_buffer(
+            policy,
+            storage=storage(12),
+            num_classes=CLASSES,
+            generator=torch.Generator().manual_seed(0),
+        )
+        for storage in (LazyTensorStorage, mapped)
+    )
+    for ordinary, batch in zip(stream.split(16), special.split(16), strict=True):
+        assert torch.equal(other.extend(batch), plain.extend(ordinary))
+    assert_in_step(other)
+    knowledge = other.writer._knowledge
+    rows = knowledge.rows.of(other.writer.slots, slice(0, 2), knowledge.posterior)
+    assert isinstance(rows, np.ndarray)
 
 
 def test_stored_features_may_require_gradients() -> None:

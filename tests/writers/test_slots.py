@@ -56,6 +56,27 @@ def test_views_that_are_still_to_be_resolved_are_stored() -> None:
     store(values)
 
 
+@pytest.mark.parametrize("writes", ["batch", "features"])
+def test_autograd_notices_that_what_it_needs_was_overwritten(writes: str) -> None:
+    buffer = make_replay_buffer("infors", 4, num_classes=2)
+    items = TensorDict(
+        {"feature": torch.rand(4, 2), "target": torch.tensor([0, 1, 0, 1])},
+        batch_size=[4],
+    )
+    buffer.extend(items)
+    weights = torch.ones(2, requires_grad=True)
+    loss = (buffer[:]["feature"] * weights).sum()
+    if writes == "batch":
+        while (buffer.extend(items) < 0).all():
+            items = items.clone()
+            items["feature"] = torch.rand(4, 2)
+    else:
+        items["index"] = torch.arange(4)
+        buffer.update_features(items)
+    with pytest.raises(RuntimeError, match="inplace operation"):
+        loss.backward()
+
+
 # -- generations -----------------------------------------------------------------------
 
 
