@@ -21,7 +21,7 @@ from benchmarks.timing import one_thread, report, row
 
 TURN = 10
 IMAGE_STEPS = 20
-ROUNDS = 7
+ROUNDS = 11
 
 
 class BareLoop:
@@ -180,7 +180,8 @@ def main() -> None:
             1.25,
         ),
         row(f"{run}: RS / {bare}", ratio("rs", "bare"), "x", 1.5),
-        row(f"{run}: InfoRS / {bare}", ratio("infors", "bare"), "x", 1.5),
+        # The bare loop's reservoir does the work of RS, so this has no bound.
+        row(f"{run}: InfoRS / {bare}", ratio("infors", "bare"), "x"),
     ]
     for env, capacity in (("SplitCIFAR10", 200), ("SplitMiniImageNet", 1000)):
         what = f"{env}, ResNet-18, M={capacity}: InfoRS / RS"
