@@ -183,6 +183,12 @@ def _train(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         raise _WrongOption(str(error)) from error
     print(f"run folder: {folder.path}", file=sys.stderr)
+    if not folder.is_finished and (changed := folder.changed_versions()):
+        print(
+            f"warning: {', '.join(changed)}; the run goes on, but what comes out may "
+            "differ from that of an uninterrupted one",
+            file=sys.stderr,
+        )
     with tqdm(
         total=experiment.num_steps,
         initial=experiment.step,
@@ -190,8 +196,9 @@ def _train(options: argparse.Namespace) -> int:
         unit="step",
     ) as bar:
 
-        def progress(step: int, steps: int, accuracy: float) -> None:
-            bar.set_postfix_str(f"recent {accuracy:.3f}", refresh=False)
+        def progress(step: int, steps: int, so_far: float, recent: float) -> None:
+            text = f"accuracy so far {so_far:.3f}, recent {recent:.3f}"
+            bar.set_postfix_str(text, refresh=False)
             bar.update(step - bar.n)
 
         try:

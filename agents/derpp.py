@@ -197,8 +197,8 @@ class DERPlusPlusAgent:
         if mask is not None and not mask.all():
             # Padding must not be seen: it would count in batch normalisation.
             observation, target = observation[mask], target[mask]
-        if len(target) <= self.network.depends_on_batch:
-            return  # batch normalisation cannot learn from a single sample
+        if not len(target):
+            return
         stored, features, outputs = self._forward(observation)
         targets = torch.from_numpy(target).to(self.device)
         loss = self._loss(outputs, targets)
@@ -251,13 +251,27 @@ class DERPlusPlusAgent:
         if acted is not None and acted[0] is observation:
             return acted[1:]
         stored = torch.from_numpy(observation).to(self.device)
-        features, outputs = self.network(self._look(stored))
+        features, outputs = self._pass(self._look(stored))
         return stored, features, outputs
 
     def _look(self, stored: Tensor) -> Tensor:
         """What the network sees of stored inputs in this step."""
         inputs = scale(stored)
         return augment(inputs, self._generator) if self.augmented else inputs
+
+    def _pass(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and outputs of a training batch.
+
+        A single sample, as the last batch may be one, has no company that batch
+        normalisation could compare it with: what was seen so far stands in.
+        """
+        if len(inputs) > self.network.depends_on_batch:
+            features, outputs = self.network(inputs)
+        else:
+            self.network.eval()
+            features, outputs = self.network(inputs)
+            self.network.train()
+        return features, outputs
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return mean_loss(outputs, targets, self.num_classes)
@@ -273,7 +287,7 @@ class DERPlusPlusAgent:
         """Both draws' part of the loss, and what to write back."""
         seen = [self._look(draw.get("observation").to(self.device)) for draw in draws]
         if self.network.depends_on_batch:
-            passed = [self.network(inputs) for inputs in seen]
+            passed = [self._pass(inputs) for inputs in seen]
         else:
             features, outputs = self.network(torch.cat(seen))
             sizes = [len(inputs) for inputs in seen]

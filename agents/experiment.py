@@ -35,8 +35,8 @@ __all__ = ["Experiment"]
 _EVALUATION_BATCH = 1000
 _WINDOW = 50  # steps of the accuracy that the progress shows
 
-#: Told of the step, the number of steps and the accuracy so far.
-Progress = Callable[[int, int, float], None]
+#: Told of the step, the number of steps, the accuracy so far and that of late.
+Progress = Callable[[int, int, float, float], None]
 
 
 class Experiment:
@@ -79,6 +79,7 @@ class Experiment:
         self.num_steps = min(config.steps or self.env.num_steps, self.env.num_steps)
         self.step = 0
         self._rewards: list[float] = []
+        self._reward_sum = 0.0
         self._scores: dict[int, list[float]] = {}  # of every task, by step
         self._lines: list[str] = []
         self._written = 0  # bytes of metrics that belong to the last checkpoint
@@ -118,8 +119,8 @@ class Experiment:
                 if self.step in due:
                     self._evaluate()
                 if progress is not None:
-                    recent = self._rewards[-_WINDOW:]
-                    progress(self.step, self.num_steps, float(np.mean(recent)))
+                    so_far = self._reward_sum / self.step
+                    progress(self.step, self.num_steps, so_far, self._recent_reward())
                 if interrupted():
                     self.save()
                     raise KeyboardInterrupt
@@ -134,6 +135,7 @@ class Experiment:
         target = info["label"] if "label" in info else info["target"]
         self.agent.learn(observation, target, info.get("mask"))
         self._rewards.append(float(reward))
+        self._reward_sum += float(reward)
         self.step += 1
 
     def _boundaries(self) -> list[int]:
@@ -161,15 +163,16 @@ class Experiment:
                     total -= float(np.square(prediction - targets).sum())
             scores.append(total / len(part))
         self._scores[self.step] = scores
-        self._note("evaluation", scores=scores, reward=self._recent_reward())
+        recent = self._recent_reward() if self._rewards else None
+        self._note("evaluation", scores=scores, reward=recent)
         memory = self.agent.memory
         if memory is not None:
             self._note("memory", **self._describe(memory))
         self.agent.stopwatch.add("evaluation", start)
 
-    def _recent_reward(self) -> float | None:
+    def _recent_reward(self) -> float:
         recent = self._rewards[-_WINDOW:]
-        return math.fsum(recent) / len(recent) if recent else None
+        return math.fsum(recent) / len(recent)
 
     def _describe(self, memory: SelectiveReplayBuffer) -> dict[str, Any]:
         described: dict[str, Any] = {
@@ -281,6 +284,7 @@ class Experiment:
         for rubbish in self.folder.path.glob(".*.pt-*"):
             rubbish.unlink()  # of a process that was killed while it wrote
         if self.folder.is_finished:
+            self.folder.checkpoint.unlink(missing_ok=True)  # killed just before that
             return
         if not self.folder.checkpoint.exists():
             # Killed before the first checkpoint: the beginning is the last good one.
@@ -292,6 +296,7 @@ class Experiment:
             self.agent.load_state_dict(state["agent"])
             self.step = state["step"]
             self._rewards = state["rewards"]
+            self._reward_sum = math.fsum(self._rewards)
             self._scores = state["scores"]
             self._written = state["written"]
             self.agent.stopwatch.seconds = state["seconds"]

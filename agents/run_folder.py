@@ -82,8 +82,22 @@ class RunFolder:
         self.check_new()
         self.path.mkdir(parents=True, exist_ok=True)
         self.write("config.json", config.as_dict())
-        versions = {name: version(name) for name in _PACKAGES}
-        self.write("versions.json", {"python": platform.python_version(), **versions})
+        self.write("versions.json", _versions())
+
+    def changed_versions(self) -> list[str]:
+        """What has another version now than when the run was started.
+
+        Returns:
+            One phrase each, ``"torch was 2.13.0 and is 2.14.1"``.
+        """
+        if not (self.path / "versions.json").exists():
+            return []  # killed while the folder was made
+        saved = self.read("versions.json")
+        return [
+            f"{name} was {saved[name]} and is {now}"
+            for name, now in _versions().items()
+            if saved.get(name, now) != now
+        ]
 
     def check(self, config: Settings) -> None:
         """Refuse to continue a run with other settings.
@@ -154,6 +168,11 @@ class RunFolder:
         except ValueError as error:
             raise RunError(f"{self.metrics} is damaged: {error}") from error
         yield from (event for event in events if event["kind"] == kind)
+
+
+def _versions() -> dict[str, str]:
+    packages = {name: version(name) for name in _PACKAGES}
+    return {"python": platform.python_version(), **packages}
 
 
 def make_logger(wanted: bool, folder: RunFolder | None) -> Any:

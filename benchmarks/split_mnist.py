@@ -3,7 +3,8 @@
 ``python -m benchmarks.split_mnist measure`` runs what is not in
 ``docs/results/split_mnist.jsonl`` yet; several processes may share the work, each with
 another ``--shard``. ``tune`` compares settings of the paper's grid on held-out data,
-``table`` prints the results beside the paper's.
+``grid`` does so with the whole grid for InfoRS and InfoGS over all history, ``table``
+prints the results beside the paper's, ``best`` the best settings of the grid.
 """
 
 from __future__ import annotations
@@ -87,6 +88,35 @@ def tuning() -> Iterator[Job]:
             }
 
 
+def grid() -> Iterator[Job]:
+    """The whole of the paper's grid over all history, on held-out data.
+
+    InfoRS with five seeds, in which the imbalance meets each task once; of InfoGS only
+    balanced streams, three seeds, and the weaker of the two learnability thresholds.
+    """
+    settings = [
+        {"learning_rate": rate, "alpha": alpha, "eta": eta, "gamma": gamma}
+        for rate, alpha, eta, gamma in itertools.product(
+            (0.03, 0.1, 0.3), (0.3, 1.0), (0.0, 1.0, 3.0), (-0.3, 0.0, 0.3)
+        )
+    ]
+    for policy, imbalance, seeds in (
+        ("infors", 1, 5),
+        ("infors", 3, 5),
+        ("infogs", 1, 3),
+        ("infors", 10, 5),
+        ("infors", 30, 5),
+    ):
+        for seed, options in itertools.product(range(100, 100 + seeds), settings):
+            yield {
+                "policy": policy,
+                **options,
+                "imbalance": imbalance,
+                "seed": seed,
+                "validation": True,
+            }
+
+
 def run(job: Job) -> dict[str, Any]:
     """One run; what came out with the settings that made it."""
     options = {name: value for name, value in job.items() if name != "method"}
@@ -132,29 +162,69 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def best(most: int = 3) -> str:
+    """The best settings of the whole grid on held-out data, one line each."""
+    found: dict[tuple[str, int], dict[str, list[float]]] = {}
+    for line in (RESULTS / "split_mnist_grid.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        job = entry["job"]
+        settings = ", ".join(
+            f"{name} {job[name]:g}"
+            for name in ("learning_rate", "alpha", "eta", "gamma")
+        )
+        cell = found.setdefault((job["policy"], job["imbalance"]), {})
+        cell.setdefault(settings, []).append(100 * entry["average"])
+    lines = []
+    for (policy, imbalance), cell in found.items():
+        lines.append(f"{policy}, r = {imbalance}, of {len(cell)} settings")
+        ranked = sorted(cell.items(), key=lambda item: -sum(item[1]) / len(item[1]))
+        for settings, values in ranked[:most]:
+            mean, error = mean_and_standard_error(values)
+            lines.append(f"  {settings}: {mean:.1f} ± {error:.1f} (n={len(values)})")
+    return "\n".join(lines)
+
+
+def brief(entry: dict[str, Any]) -> dict[str, Any]:
+    """Of a run, what a comparison of many settings needs."""
+    result = entry["result"]
+    return {
+        "job": entry["job"],
+        "average": round(result["average"], 5),
+        "reservoir_count": result["memory"]["reservoir_count"],
+        "class_counts": result["memory"]["class_counts"],
+        "seconds": round(sum(entry["seconds"].values()), 1),
+    }
+
+
 def main() -> None:
     """Run the jobs of one kind that nobody has run yet."""
+    kinds = {
+        "measure": ("split_mnist", measurements),
+        "tune": ("split_mnist_tuning", tuning),
+        "grid": ("split_mnist_grid", grid),
+    }
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("measure", "tune", "table"))
+    parser.add_argument("kind", choices=(*kinds, "table", "best"))
     parser.add_argument("--method", help="only runs of this method or policy")
     parser.add_argument("--shard", default="0/1", help="i/n: every n-th job from i on")
     arguments = parser.parse_args()
     first, step = map(int, arguments.shard.split("/"))
     kind = arguments.kind
-    if kind == "table":
-        print(table())
+    if kind in ("table", "best"):
+        print(table() if kind == "table" else best())
         return
-    jobs = list(measurements() if kind == "measure" else tuning())
+    name, make_jobs = kinds[kind]
+    jobs = list(make_jobs())
     if arguments.method:
         jobs = [job for job in jobs if arguments.method in job.values()]
-    name = "split_mnist" if kind == "measure" else "split_mnist_tuning"
     path = RESULTS / f"{name}.jsonl"
     RESULTS.mkdir(exist_ok=True)
     for job in jobs[first::step]:
         lines = path.read_text().splitlines() if path.exists() else []
         if job in [json.loads(line)["job"] for line in lines]:
             continue
-        line = json.dumps(run(job)) + "\n"
+        entry = run(job)
+        line = json.dumps(brief(entry) if kind == "grid" else entry) + "\n"
         # One write in append mode: lines of several processes do not mix.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.write(handle, line.encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import signal
 from pathlib import Path
@@ -201,7 +202,25 @@ def test_training_prints_the_result_and_shows_its_progress(
         assert part in captured.out
     assert str(tmp_path / "run") in captured.err
     assert "6/6" in captured.err
-    assert "recent" in captured.err
+    assert "accuracy so far" in captured.err
+
+
+@pytest.mark.parametrize("found", ["as now", "other", "missing"])
+def test_another_version_of_a_package_is_told_when_a_run_goes_on(
+    found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*SMALL, "--out", str(tmp_path)]) == 0
+    (tmp_path / "result.json").unlink()
+    file = tmp_path / "versions.json"
+    versions = json.loads(file.read_text())
+    if found == "other":
+        file.write_text(json.dumps({**versions, "torch": "1.0"}))
+    elif found == "missing":
+        file.unlink()
+    capsys.readouterr()
+    assert main([*SMALL, "--out", str(tmp_path), "--resume"]) == 0
+    warned = f"torch was 1.0 and is {versions['torch']}" in capsys.readouterr().err
+    assert warned == (found == "other")
 
 
 def test_what_is_printed_is_the_result_and_nothing_else(

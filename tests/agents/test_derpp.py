@@ -261,6 +261,29 @@ def test_a_batch_of_padding_alone_changes_nothing(network: str) -> None:
     assert_same_state(found, state)
 
 
+def test_a_last_batch_of_one_is_learnt_and_offered_with_batch_normalisation() -> None:
+    agent = make_agent(make_memory("rs"), network="resnet18")
+    first, last = batches(2)
+    agent.learn(*first)
+    before = parameters(agent)
+    buffers = [buffer.clone() for buffer in agent.network.buffers()]
+    agent.act(last[0])
+    agent.learn(last[0], np.where(np.arange(8) == 3, last[1], -1))
+    assert agent.memory is not None
+    assert len(agent.memory) == len(first[1]) + 1
+    held = agent.memory[-1:]
+    assert torch.equal(held["observation"], torch.from_numpy(last[0][3:4]))
+    # Its outputs are those of the network at rest; its draws are still batches.
+    network = copied(agent.network)
+    torch.nn.utils.vector_to_parameters(before, network.parameters())
+    for buffer, value in zip(network.buffers(), buffers, strict=True):
+        buffer.copy_(value)
+    expected = network.eval()(held["observation"] / 255)[1]
+    torch.testing.assert_close(held["logits"], expected.detach())
+    assert not torch.equal(parameters(agent), before)
+    assert agent.network.training
+
+
 @pytest.mark.parametrize("subsets", [True, False])
 @pytest.mark.parametrize("recent", [None, 4])
 def test_every_slot_of_both_draws_gets_new_features(

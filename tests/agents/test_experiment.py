@@ -185,7 +185,7 @@ def test_fewer_steps_make_a_shorter_run(tmp_path: Path) -> None:
     config = small(policy="rs", steps=12)
     seen: list[tuple[int, int]] = []
     experiment = Experiment(config, RunFolder(tmp_path))
-    result = experiment.run(lambda step, steps, _: seen.append((step, steps)))
+    result = experiment.run(lambda step, steps, *_: seen.append((step, steps)))
     assert result["steps_done"] == 12
     assert seen == [(step, 12) for step in range(1, 13)]
     whole = Experiment(small(policy="rs"))
@@ -205,9 +205,9 @@ def test_more_steps_than_there_are_make_the_whole_run() -> None:
     assert one["steps_done"] == two["steps_done"]
 
 
-def test_progress_tells_the_accuracy_of_late() -> None:
+def test_progress_tells_the_accuracy_so_far_and_of_late() -> None:
     rewards: list[float] = []
-    told: list[float] = []
+    told: list[tuple[float, ...]] = []
     experiment = Experiment(small(policy="rs", epochs=3, steps=80))
     step = experiment.env.step
 
@@ -217,9 +217,10 @@ def test_progress_tells_the_accuracy_of_late() -> None:
         return answer
 
     experiment.env.step = watched  # type: ignore[method-assign]
-    experiment.run(lambda *values: told.append(values[2]))
-    assert told[9] == pytest.approx(np.mean(rewards[:10]))
-    assert told[-1] == pytest.approx(np.mean(rewards[-50:]))
+    experiment.run(lambda *values: told.append(values))
+    for step in (10, 80):
+        so_far, recent = np.mean(rewards[:step]), np.mean(rewards[:step][-50:])
+        assert told[step - 1] == pytest.approx((step, 80, so_far, recent))
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, "none"])

@@ -27,10 +27,10 @@ from tests.agents.helpers import finish, outcome, small
 REPOSITORY = Path(__file__).parents[2]
 
 
-def stop_at(last: int) -> Callable[[int, int, float], None]:
+def stop_at(last: int) -> Callable[[int, int, float, float], None]:
     """A progress that presses Ctrl-C after a step."""
 
-    def progress(step: int, steps: int, accuracy: float) -> None:
+    def progress(step: int, *_: float) -> None:
         if step == last:
             signal.raise_signal(signal.SIGINT)
 
@@ -168,6 +168,16 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     assert again.run(lambda step, *_: seen.append(step)) == result
     assert not seen
     assert outcome(tmp_path) == before
+
+
+def test_a_run_killed_between_its_result_and_the_end_leaves_no_checkpoint(
+    tmp_path: Path,
+) -> None:
+    config = small(policy="rs", steps=5)
+    result = finish(config, tmp_path)
+    (tmp_path / "checkpoint.pt").write_bytes(b"of an earlier step")
+    assert Experiment(config, RunFolder(tmp_path), resume=True).run() == result
+    assert not (tmp_path / "checkpoint.pt").exists()
 
 
 def test_another_run_cannot_be_continued(tmp_path: Path) -> None:
