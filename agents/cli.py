@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from agents.checkpoint import CheckpointError
 from agents.config import PRESETS, ExperimentConfig
+from agents.derpp import DivergenceError
 from agents.experiment import Experiment
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.engine import EngineError
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         DatasetError,
         RunError,
         CheckpointError,
+        DivergenceError,
         EngineError,
     ) as error:
         print(f"info-replay: error: {error}", file=sys.stderr)

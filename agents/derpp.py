@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,34 +12,23 @@ import torch.nn.functional as F  # noqa: N812  the name everybody knows
 from numpy.typing import NDArray
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
+from torchrl.data import TensorDictReplayBuffer
 
 from agents.gradients import mean_loss
 from agents.inputs import augment, scale
 from agents.networks import FeatureNetwork
 from agents.samplers import SubsetSampler
+from agents.stopwatch import Stopwatch
 from info_replay import SelectiveReplayBuffer
+from info_replay.writers import SelectionWriter
 
-__all__ = ["DERPlusPlusAgent", "Stopwatch"]
+__all__ = ["DERPlusPlusAgent", "DivergenceError"]
+
+_DIVERGED = "learning has diverged: {}. A smaller learning_rate, alpha or beta may help"
 
 
-@dataclass
-class Stopwatch:
-    """Seconds spent in each part of the work.
-
-    Attributes:
-        seconds: by name of the part.
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def add(self, part: str, start: float) -> None:
-        """Add the time since a moment of ``time.perf_counter``.
-
-        On CUDA, where work goes on in the background, parts that wait for nothing look
-        shorter than they are.
-        """
-        spent = time.perf_counter() - start
-        self.seconds[part] = self.seconds.get(part, 0.0) + spent
+class DivergenceError(RuntimeError):
+    """The network's numbers have grown beyond what can be computed with."""
 
 
 class DERPlusPlusAgent:
@@ -58,7 +46,7 @@ class DERPlusPlusAgent:
 
     Args:
         network: features and outputs.
-        memory: any selection policy; ``None`` for no replay.
+        memory: with any writer of TorchRL's or ours; ``None`` for no replay.
         num_classes: number of classes, ``None`` for regression.
         learning_rate: of plain gradient descent.
         alpha: weight of the stored outputs; 0 for plain experience replay.
@@ -87,7 +75,7 @@ class DERPlusPlusAgent:
     def __init__(
         self,
         network: FeatureNetwork,
-        memory: SelectiveReplayBuffer | None,
+        memory: TensorDictReplayBuffer | None,
         *,
         num_classes: int | None,
         learning_rate: float = 0.1,
@@ -122,10 +110,15 @@ class DERPlusPlusAgent:
         # Not the seed itself, with which the memory draws.
         sequence = np.random.SeedSequence([seed, 1]).generate_state(1, np.uint64)
         self._generator = torch.Generator().manual_seed(int(sequence[0] >> 1))
-        self._keeps_features = (
-            memory is not None and memory.writer.policy.keeps_features
+        # A buffer of TorchRL's own may be the memory, too, with any writer.
+        writer = None if memory is None else memory.writer
+        self._keeps_features = isinstance(writer, SelectionWriter) and (
+            writer.policy.keeps_features
         )
-        self._capacity = 0 if memory is None else memory.capacity
+        # It leaves features to its writer; ours locks the writer meanwhile.
+        ours = isinstance(memory, SelectiveReplayBuffer)
+        self._feature_owner: Any = memory if ours else writer
+        self._capacity = 0 if memory is None else memory.storage.max_size
         # Then a draw as large as the memory is the whole of it.
         self._draws_subsets = (
             memory is not None
@@ -189,6 +182,7 @@ class DERPlusPlusAgent:
 
         Raises:
             ValueError: if shapes, types or labels are wrong; nothing is changed.
+            DivergenceError: if the memory refuses what the network made of the batch.
         """
         start = time.perf_counter()
         self._check(observation, target, mask)
@@ -321,11 +315,14 @@ class DERPlusPlusAgent:
         item = {"observation": stored, "target": targets, "logits": outputs.detach()}
         if self._keeps_features:
             item["feature"] = features.detach()
-        if refreshed is not None:
-            self.memory.update_tensordict_priority(refreshed)
-        self.memory.extend(
-            TensorDict(item, batch_size=[len(targets)], device=self.device)
-        )
+        items = TensorDict(item, batch_size=[len(targets)], device=self.device)
+        try:
+            if refreshed is not None:
+                self._feature_owner.update_features(refreshed)
+            self.memory.extend(items)
+        except ValueError as error:
+            # Inputs and targets are fine, so it is what the network makes of them.
+            raise DivergenceError(_DIVERGED.format(error)) from error
 
     def _refreshed(
         self, draws: list[TensorDictBase], features: list[Tensor]
@@ -348,6 +345,18 @@ class DERPlusPlusAgent:
             {**entries, "feature": torch.cat(features).detach()},
             batch_size=[sum(map(len, draws))],
         )
+
+    def check_finite(self) -> None:
+        """Look whether the network can still be learnt with; waits for the device.
+
+        Raises:
+            DivergenceError: if a parameter is not finite.
+        """
+        finite = [parameter.isfinite().all() for parameter in self.network.parameters()]
+        if not bool(torch.stack(finite).all()):
+            raise DivergenceError(
+                _DIVERGED.format("parameters of the network are not finite")
+            )
 
     # -- resuming ---------------------------------------------------------------------
 

@@ -105,6 +105,7 @@ class Experiment:
         Raises:
             CheckpointError: if the run cannot be saved; it can be resumed from the
                 last checkpoint then.
+            DivergenceError: if the learner is lost.
             KeyboardInterrupt: after Ctrl-C, once the step is done and saved.
         """
         if self.folder is not None and self.folder.is_finished:
@@ -152,6 +153,7 @@ class Experiment:
 
     def _evaluate(self) -> None:
         start = time.perf_counter()
+        self.agent.check_finite()
         scores = []
         for part in self.env.evaluation_sets:
             total = 0.0

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from info_replay.linear_algebra import (
     Matrix,
@@ -238,7 +239,11 @@ class CandidateBatch(Generic[Matrix]):
 def row_products(left: Matrix, right: Matrix) -> Matrix:
     """Inner products of the rows of two matrices ``(n, D)``, shape ``(n,)``."""
     if isinstance(left, np.ndarray):
-        return np.vecdot(left, right)
+        if left.flags.c_contiguous:
+            return np.vecdot(left, right)
+        # Goes along columns where matrices are laid out in columns.
+        products: NDArray[Any] = np.einsum("ij,ij->i", left, right)
+        return products
     return torch.linalg.vecdot(left, right)
 
 

@@ -32,6 +32,7 @@ from info_replay.linear_algebra import (
     native,
     products,
     solve_lower,
+    solve_lower_rows,
 )
 
 __all__ = ["KernelStatistics", "PrimalStatistics", "Rows", "Statistics"]
@@ -220,7 +221,7 @@ class PrimalStatistics(Statistics):
         self._mean = solve_lower(self._factor, moments[:, self.feature_dim :])
 
     def _represent(self, features: Matrix) -> Matrix:
-        return solve_lower(self._factor, features.T).T
+        return solve_lower_rows(self._factor, features)
 
 
 class KernelStatistics(Statistics):
@@ -329,10 +330,10 @@ class KernelStatistics(Statistics):
     def _represent(self, features: Matrix) -> Matrix:
         # Woodbury: c h^T A^-1 h' = h^T h' - k_h^T (H H^T + cI)^-1 k_h'.
         own = alike(self._features, features)
-        solved = solve_lower(self._factor, own @ features.T)
+        solved = solve_lower_rows(self._factor, features @ own.T)
         if isinstance(features, np.ndarray):
-            return np.concatenate([features, solved.T], 1)
-        return torch.cat([features, solved.T], 1)
+            return np.concatenate([features, solved], 1)
+        return torch.cat([features, solved], 1)
 
 
 def _tensor(rows: Rows | None) -> Tensor | None:

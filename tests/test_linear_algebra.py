@@ -16,6 +16,7 @@ from info_replay.linear_algebra import (
     plain,
     products,
     solve_lower,
+    solve_lower_rows,
     subtract_product,
 )
 
@@ -61,6 +62,21 @@ def test_a_factor_solves_what_it_is_a_factor_of(kind: Any, dtype: Any) -> None:
     assert_close(np.tril(np.asarray(factor)), np.linalg.cholesky(matrix), dtype)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("count", [1, 15, 16, 40])
+def test_rows_are_solved_for_as_columns_are(kind: Any, dtype: Any, count: int) -> None:
+    lower = np.tril(numbers(6, 6)).astype(dtype) + 4 * np.eye(6, dtype=dtype)
+    # What is above the diagonal is not looked at.
+    factor = kind(lower + np.triu(np.full_like(lower, 7), 1))
+    rows = numbers(count, 8).astype(dtype)
+    given = kind(rows)[:, 1:7]  # a view, as the features of a row are
+    found = solve_lower_rows(factor, given)
+    assert type(found) is type(given)
+    assert_close(np.asarray(found), np.linalg.solve(lower, rows[:, 1:7].T).T, dtype)
+    np.testing.assert_array_equal(np.asarray(given), rows[:, 1:7])
+
+
 def test_arrays_solve_for_tensors() -> None:
     factor, right = np.diag([2.0, 4.0]), torch.ones(2, 1, dtype=torch.float64)
     expected = torch.tensor([[0.5], [0.25]], dtype=torch.float64)
@@ -85,12 +101,15 @@ def test_without_an_inverse_the_result_is_not_finite(kind: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 3, 2), (2, 7, 4)])
+@pytest.mark.parametrize("layout", ["rows", "columns"])
 def test_a_product_is_subtracted(
-    kind: Any, dtype: Any, sizes: tuple[int, int, int]
+    kind: Any, dtype: Any, sizes: tuple[int, int, int], layout: str
 ) -> None:
     n, k, m = sizes
     minuend, left = numbers(n, m + 2).astype(dtype), numbers(n, k + 1).astype(dtype)
     right = numbers(k, m).astype(dtype)
+    if layout == "columns":
+        left = np.asfortranarray(left)
     # Views, as the parts of a row are.
     given = kind(minuend)[:, 2:], kind(left)[:, 1:], kind(right)
     found = subtract_product(*given)

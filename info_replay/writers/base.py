@@ -156,6 +156,7 @@ class SelectionWriter(Writer):
             )
         return self._slots
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def extend(self, data: TensorDictBase) -> Tensor:
         """Offer a batch of items.
@@ -169,6 +170,7 @@ class SelectionWriter(Writer):
         device = data.device if isinstance(data, TensorDictBase) else None
         return torch.from_numpy(self._offer(data)).to(device or "cpu")
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def add(self, data: TensorDictBase) -> int:
         """Offer one item.

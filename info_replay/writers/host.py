@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-# Of more numbers, several threads would make the sum.
+# The sum of more numbers may be made by several threads, which wait for each other.
 _MANY = 65_536
 
 

@@ -13,7 +13,6 @@ from torchrl.data import Storage
 
 from info_replay.settings import check_count
 from info_replay.writers.base import SelectionWriter
-from info_replay.writers.features import FeatureWriter
 from info_replay.writers.slots import Slots
 from info_replay.writers.window import Window, WindowGenerations
 
@@ -214,7 +213,7 @@ class HybridWriter(SelectionWriter):
                 should be; nothing is changed.
         """
         selection, window = self.selection, self.window
-        if not isinstance(selection, FeatureWriter):
+        if not selection.keeps_features:
             raise AttributeError(f"{type(selection).__name__} does not keep features")
         if data.batch_dims and not len(data):
             return

@@ -346,13 +346,13 @@ class InformationWriter(FeatureWriter):
         with self._threads():
             batch = offer.candidates()
         scores = self.criterion(
-            batch.leverage,
-            batch.squared_error,
+            torch.as_tensor(batch.leverage),
+            torch.as_tensor(batch.squared_error),
             noise=self.noise,
             num_outputs=offer.posterior.target_dim,
         )
         self._fetch(offer, data, scores)
-        return torch.as_tensor(scores)
+        return scores
 
     def _write_back(
         self, places: NDArray[np.int64], features: Tensor, size: int

@@ -30,7 +30,7 @@ class Offer:
     Args:
         features: as given, shape ``(n, d0)``.
         targets: as given.
-        encoded: targets as numbers, shape ``(n, K)``, an array on the host.
+        encoded: targets as numbers, shape ``(n, K)``; of labels on the host an array.
         posterior: the model that they are held against.
 
     Attributes:

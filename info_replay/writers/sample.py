@@ -83,10 +83,10 @@ class Sample:
             )
         device = leaf.device
         self.features: Tensor = plain(features, device)
-        self._index = _first_column(index).to(device)
+        self._index = _first_column(index, device)
         generation = get_entry(data, "index_generation")
         self._generation: Tensor | None = (
-            None if generation is None else _first_column(generation).to(device)
+            None if generation is None else _first_column(generation, device)
         )
         self._given_up = given_up
         self._capacity = slots.capacity
@@ -106,20 +106,19 @@ class Sample:
         index, sampled = self._index, self._generation
         if index.shape[0] > _FEW or not on_host(index):
             return None
-        array = index.numpy()
-        slots = array.tolist()
+        slots = index.numpy().astype(np.int64, copy=False)
         if (
-            min(slots) < 0
-            or max(slots) >= self._size
-            or len(set(slots)) < len(slots)
+            # Seen as unsigned, a negative number is a large one.
+            slots.view(np.uint64).max() >= self._size
+            or np.bincount(slots).max() > 1
             or not (
                 sampled is None
                 or generation is None
-                or sampled.numpy().tobytes() == generation.numpy()[array].tobytes()
+                or sampled.numpy().tobytes() == generation.numpy()[slots].tobytes()
             )
         ):
             return None
-        return array.astype(np.int64, copy=False)
+        return slots
 
     def tensors(self, generation: Tensor | None) -> list[Tensor | NDArray[Any]]:
         """All that the host must know, for one transfer.
@@ -175,6 +174,8 @@ class Sample:
         return slots if sampled is None else np.where(sampled == current, slots, -1)
 
 
-def _first_column(index: Tensor) -> Tensor:
+def _first_column(index: Tensor, device: torch.device) -> Tensor:
     """Slots ``(n,)`` of a sample; TorchRL expands them to the batch's dimensions."""
-    return index if index.ndim == 1 else index.reshape(len(index), -1)[:, 0]
+    if index.ndim > 1:
+        index = index.reshape(len(index), -1)[:, 0]
+    return plain(index, device)

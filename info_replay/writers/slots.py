@@ -21,7 +21,7 @@ from info_replay.linear_algebra import on_host, plain
 
 __all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"]
 
-# Those that NumPy has, too, and that need no resolving.
+# Those that NumPy has, too.
 _ARRAY_TYPES = {
     torch.bool,
     torch.uint8,

@@ -223,6 +223,17 @@ def test_another_version_of_a_package_is_told_when_a_run_goes_on(
     assert warned == (found == "other")
 
 
+@pytest.mark.parametrize("policy", ["rs", "infors"])
+def test_a_run_that_diverges_ends_with_one_line(
+    policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--policy", policy, "--learning-rate", "1e6", "--out", str(tmp_path)]
+    assert main([*SMALL, *chosen]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("info-replay: error: learning has diverged")
+    assert not (tmp_path / "result.json").exists()
+
+
 def test_what_is_printed_is_the_result_and_nothing_else(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],

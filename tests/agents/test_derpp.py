@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812  the name everybody knows
 from tensordict import TensorDict
 from torch import Tensor
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
-from agents.derpp import DERPlusPlusAgent
+from agents.derpp import DERPlusPlusAgent, DivergenceError
 from agents.networks import FeatureNetwork
 from agents.samplers import SubsetSampler
 from continual_envs import make_stream
-from info_replay import SelectiveReplayBuffer, make_replay_buffer
+from info_replay import (
+    InfoReservoirWriter,
+    ReservoirWriter,
+    SelectiveReplayBuffer,
+    make_replay_buffer,
+)
 from info_replay.replay_buffer import POLICIES
 from tests.agents.helpers import (
     Batch,
@@ -259,6 +266,45 @@ def test_a_batch_of_padding_alone_changes_nothing(network: str) -> None:
     found = agent.state_dict()
     del state["generator"], found["generator"]  # of the augmentation
     assert_same_state(found, state)
+
+
+@pytest.mark.parametrize("writer", [None, ReservoirWriter, InfoReservoirWriter])
+def test_a_buffer_of_torchrl_is_a_memory_too(
+    writer: Callable[..., Any] | None,
+) -> None:
+    options: dict[str, Any] = {}
+    if writer is not None:
+        made = writer(num_classes=10) if writer is InfoReservoirWriter else writer()
+        made.seed = 0
+        options["writer"] = made
+    memory = TensorDictReplayBuffer(storage=LazyTensorStorage(12), **options)
+    agent = make_agent(memory, replay_batch_size=12)
+    for batch in batches(4):
+        agent.learn(*batch)
+    assert len(memory) == 12
+    if writer is InfoReservoirWriter:
+        # The next step writes features of the network as it is now.
+        before = memory[:].clone()
+        fresh = agent.network(before["observation"] / 255)[0].detach()
+        agent.learn(*batches(5)[-1])
+        same = (memory[:]["observation"] == before["observation"]).flatten(1).all(1)
+        now = memory[:]["feature"]
+        rows = [row for row in range(12) if same[row]]
+        found = [torch.allclose(now[row], fresh[row], atol=1e-5) for row in rows]
+        assert sum(found) >= 6  # draws are with replacement: most slots are in one
+
+
+@pytest.mark.parametrize("policy", ["rs", "infors"])
+def test_a_learner_that_is_lost_says_so(policy: str) -> None:
+    agent = make_agent(make_memory(policy), learning_rate=1e6)
+
+    def learn() -> None:
+        for batch in batches(20):
+            agent.learn(*batch)
+            agent.check_finite()
+
+    with pytest.raises(DivergenceError, match="smaller learning_rate"):
+        learn()
 
 
 def test_a_last_batch_of_one_is_learnt_and_offered_with_batch_normalisation() -> None:

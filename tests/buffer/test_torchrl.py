@@ -274,6 +274,23 @@ def test_a_batch_need_not_name_its_device(policy: str) -> None:
 
 
 @for_each_policy
+def test_a_memory_that_was_filled_in_inference_mode_is_of_use_outside(
+    policy: str,
+) -> None:
+    stream = make_stream(60)
+    inside, outside = make_buffer(policy), make_buffer(policy)
+    for number, batch in enumerate(stream.split(6)):
+        outside.extend(batch.clone())
+        with torch.inference_mode(number % 3 == 0):
+            inside.extend(batch.clone())
+            inside.add(batch[0].clone())
+        outside.add(batch[0].clone())
+    assert differences(complete_state(inside), complete_state(outside)) == []
+    sample = inside.sample()
+    assert not sample["feature"].is_inference()
+
+
+@for_each_policy
 def test_gradients_never_reach_the_storage(policy: str) -> None:
     stream = make_stream(60)
     weight = torch.ones((), requires_grad=True)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import TensorDict
+from torch import Tensor
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from info_replay import (
@@ -319,3 +320,20 @@ def test_a_refused_batch_leaves_no_trace(bad, error):
     assert buffer.write_count == 40
     assert buffer.writer.reservoir_count == twin.writer.reservoir_count
     assert repr(buffer.writer.moments) == repr(twin.writer.moments)
+
+
+class _OwnCriterion(Criterion):
+    """As a user writes one: with methods that tensors have and arrays do not."""
+
+    def __call__(self, leverage: Tensor, squared_error: Tensor, **_: object) -> Tensor:
+        return leverage.log1p() + squared_error.clamp(max=1)
+
+
+def test_a_criterion_of_the_user_gets_tensors() -> None:
+    stream = make_stream(1, 40)
+    writer = InfoReservoirWriter(criterion=_OwnCriterion())
+    buffer = make_buffer(writer, 8)
+    buffer.extend(stream)
+    scores = writer.score(stream)
+    assert scores.shape == (40,)
+    assert scores.isfinite().all()
