@@ -12,6 +12,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -138,17 +139,29 @@ def measure(config: ExperimentConfig) -> Times:
     return times
 
 
-def ratio(times: Times, above: str, below: str) -> float:
+def ratio(
+    what: str, times: Times, above: str, below: str, limit: float | None = None
+) -> dict[str, Any]:
     """How many times as long one contestant takes for the stream as another.
 
-    Of each turn, the median of its ratios, weighed with the median of its time.
+    Of each turn, the median of its ratios, weighed with the median of its time; the
+    spread is that of whole rounds.
     """
     weights = [statistics.median(turn) for turn in times[below]]
     ratios = [
         statistics.median(a / b for a, b in zip(*turn, strict=True))
         for turn in zip(times[above], times[below], strict=True)
     ]
-    return sum(r * w for r, w in zip(ratios, weights, strict=True)) / sum(weights)
+    value = sum(r * w for r, w in zip(ratios, weights, strict=True)) / sum(weights)
+    rounds = [
+        sum(a) / sum(b)
+        for a, b in zip(
+            zip(*times[above], strict=True),
+            zip(*times[below], strict=True),
+            strict=True,
+        )
+    ]
+    return row(what, value, "x", limit, spread=(min(rounds), max(rounds)))
 
 
 def filled(env: str, policy: str, capacity: int) -> Experiment:
@@ -188,22 +201,13 @@ def main() -> None:
     config = ExperimentConfig.preset("SplitMNIST", policy="rs", threads=1)
     times = measure(config)
     run, bare = "Split MNIST", "bare loop, evaluation excluded"
+    both = "infors and evaluation", "rs and evaluation"
     rows = [
-        row(
-            f"{run}, whole run: InfoRS / RS",
-            ratio(times, "infors and evaluation", "rs and evaluation"),
-            "x",
-            1.25,
-        ),
-        row(
-            f"{run}, evaluation excluded: InfoRS / RS",
-            ratio(times, "infors", "rs"),
-            "x",
-            1.25,
-        ),
-        row(f"{run}: RS / {bare}", ratio(times, "rs", "bare"), "x", 1.5),
+        ratio(f"{run}, whole run: InfoRS / RS", times, *both, 1.25),
+        ratio(f"{run}, evaluation excluded: InfoRS / RS", times, "infors", "rs", 1.25),
+        ratio(f"{run}: RS / {bare}", times, "rs", "bare", 1.5),
         # The bare loop's reservoir does the work of RS, so this has no bound.
-        row(f"{run}: InfoRS / {bare}", ratio(times, "infors", "bare"), "x"),
+        ratio(f"{run}: InfoRS / {bare}", times, "infors", "bare"),
     ]
     for env, capacity in (("SplitCIFAR10", 200), ("SplitMiniImageNet", 1000)):
         what = f"{env}, ResNet-18, M={capacity}: InfoRS / RS"

@@ -50,26 +50,26 @@ def row(
     unit: str,
     limit: float | None = None,
     least: bool = False,
+    spread: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
     """One line of a table: a measured value and the bound that it should keep, if any.
 
-    A limit is an upper one, unless ``least``.
+    A limit is an upper one, unless ``least``; the spread is that of repetitions.
     """
-    if limit is None:
-        return {"what": what, "value": value, "unit": unit, "bound": "", "met": ""}
-    return {
-        "what": what,
-        "value": value,
-        "unit": unit,
-        "bound": f"{'>=' if least else '<='} {limit:g}",
-        "met": "yes" if (value >= limit if least else value <= limit) else "NO",
-    }
+    line = {"what": what, "value": value, "unit": unit, "bound": "", "met": ""}
+    if limit is not None:
+        line["bound"] = f"{'>=' if least else '<='} {limit:g}"
+        line["met"] = "yes" if (value >= limit if least else value <= limit) else "NO"
+    if spread is not None:
+        line["spread"] = f"{spread[0]:.3g} to {spread[1]:.3g}"
+    return line
 
 
 def report(name: str, rows: list[dict[str, Any]]) -> None:
     """Print rows as a table and save them with the machine's description."""
-    columns = list(rows[0])
-    table = [columns, *([_text(row[column]) for column in columns] for row in rows)]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    cells = ([_text(row.get(column, "")) for column in columns] for row in rows)
+    table = [columns, *cells]
     widths = [max(len(line[i]) for line in table) for i in range(len(columns))]
     for number, line in enumerate(table):
         print(
@@ -82,12 +82,22 @@ def report(name: str, rows: list[dict[str, Any]]) -> None:
     RESULTS.mkdir(exist_ok=True)
     content = {
         "command": f"python -m benchmarks.{name}",
-        "machine": platform.processor() or platform.machine(),
+        "machine": _processor(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "rows": rows,
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells."""
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _text(value: object) -> str:
