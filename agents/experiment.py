@@ -218,6 +218,7 @@ class Experiment:
             "steps_done": self.step,
             "steps_of_stream": self.env.num_steps,
             "imbalanced_task": self.env.imbalanced_task,
+            "task_ends": self._boundaries(),
             "metric": "accuracy" if classes is not None else "negative squared error",
             "average": average_score(matrix),
             "backward_transfer": backward_transfer(matrix) if whole else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from continual_envs.rendering import picture
 __all__ = ["draw_pictures", "format_result"]
 
 _MOST_IMAGES = 100
+_MOST_COLOURS = 10  # of matplotlib's; further classes begin again with the first
 
 
 def format_result(folder: RunFolder) -> str:
@@ -86,17 +88,33 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
     pictures = Pictures(folder.path)
     events = list(folder.events("evaluation"))
     steps = [event["step"] for event in events]
-    figure, axes = pictures.start(xlabel="step", ylabel=result["metric"])
+    title = (
+        f"{result['env']}, {result['policy']}, imbalance {result['imbalance']}, "
+        f"seed {result['seed']}"
+    )
+    # Runs from before they were noted have none.
+    ends = result.get("task_ends", [])[:-1]
+
+    def start(ylabel: str) -> tuple[Any, Any]:
+        """A picture along the run; dashed lines are ends of tasks."""
+        figure, axes = pictures.start(xlabel="step", ylabel=ylabel, title=title)
+        for end in ends:
+            axes.axvline(end, color="grey", linewidth=0.8, linestyle="--")
+        return figure, axes
+
+    figure, axes = start(result["metric"])
     for task, scores in enumerate(np.array([event["scores"] for event in events]).T):
         axes.plot(steps, scores, label=f"task {task + 1}")
-    axes.legend(frameon=False, fontsize=8, ncols=2)
+    _legend(axes)
     pictures.save(figure, "tasks")
     memory = [event for event in folder.events("memory") if "class_counts" in event]
     if memory:
-        label = "items of each class in memory"
-        figure, axes = pictures.start(xlabel="step", ylabel=label)
+        figure, axes = start("items of each class in memory")
         counts = np.array([event["class_counts"] for event in memory]).T
-        axes.stackplot([event["step"] for event in memory], counts)
+        labels = [f"class {number}" for number in range(len(counts))]
+        axes.stackplot([event["step"] for event in memory], counts, labels=labels)
+        if len(counts) <= _MOST_COLOURS:
+            _legend(axes, stacked=True)
         pictures.save(figure, "memory_classes")
     file = folder.path / "memory.pt"
     if file.exists():
@@ -109,3 +127,9 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
             pictures.pyplot.imsave(path, grid)
             pictures.paths.append(path)
     return pictures.paths
+
+
+def _legend(axes: Any, *, stacked: bool = False) -> None:
+    """Names beside the picture, the last at the top if areas are stacked."""
+    place = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    axes.legend(frameon=False, fontsize=8, reverse=stacked, **place)

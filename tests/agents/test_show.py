@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from agents.cli import main
+from agents.pictures import Pictures
 from agents.run_folder import RunError, RunFolder
 from agents.show import draw_pictures, format_result
 from tests.agents.helpers import finish, small
@@ -65,6 +67,35 @@ def test_pictures_are_drawn_into_the_folder(
     for name in ("tasks.png", "memory_classes.png", "memory_images.png"):
         assert str(digits.path / name) in printed
         check_picture(digits.path / name)
+
+
+def test_pictures_name_the_run_its_tasks_and_its_classes(
+    digits: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[str, Any] = {}
+    monkeypatch.setattr(
+        Pictures, "save", lambda _, figure, name: drawn.update({name: figure.axes[0]})
+    )
+    draw_pictures(digits)
+    ends = digits.read("result.json")["task_ends"]
+    assert len(ends) == 5
+    for name, kind, count in (("tasks", "task", 5), ("memory_classes", "class", 10)):
+        axes = drawn[name]
+        assert axes.get_title() == "SplitDigits, infors, imbalance 1, seed 0"
+        names = [text.get_text() for text in axes.get_legend().get_texts()]
+        first = 1 if kind == "task" else 0
+        expected = [f"{kind} {number}" for number in range(first, first + count)]
+        assert sorted(names) == sorted(expected)
+        dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
+        assert [line.get_xdata()[0] for line in dashed] == ends[:-1]
+
+
+def test_a_run_from_before_task_ends_were_noted_is_drawn(digits: RunFolder) -> None:
+    result = digits.read("result.json")
+    old = {name: value for name, value in result.items() if name != "task_ends"}
+    digits.write("result.json", old)
+    assert len(draw_pictures(digits)) == 3
+    digits.write("result.json", result)
 
 
 def test_pictures_can_be_drawn_again(digits: RunFolder) -> None:
