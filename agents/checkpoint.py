@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +46,14 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
         raise CheckpointError(f"cannot write a checkpoint ({error}){kept}") from error
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
+def load_checkpoint(
+    path: Path, advice: str = "Delete it to start the run anew"
+) -> dict[str, Any]:
     """Read a state; runs no code from the file.
 
     Args:
         path: the file.
+        advice: what to do if it is damaged.
 
     Returns:
         The state, on the host.
@@ -59,10 +64,16 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint {path}")
     try:
+        # torch does not compare the check sums that it writes.
+        with zipfile.ZipFile(path) as archive:
+            wrong = archive.testzip()
+        if wrong is not None:
+            raise ValueError(f"the check sum of {wrong} is wrong")
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(
-            f"{path} is damaged ({text}). Delete it to start the run anew"
-        ) from error
+        # What torch has to say is how to run code from the file all the same.
+        refused = isinstance(error, pickle.UnpicklingError)
+        text = "it holds more than plain values and tensors" if refused else str(error)
+        text = text.splitlines()[0] if text else type(error).__name__
+        raise CheckpointError(f"{path} is damaged ({text}). {advice}") from error
     return state

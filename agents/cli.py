@@ -191,6 +191,8 @@ def _train(options: argparse.Namespace) -> int:
             "differ from that of an uninterrupted one",
             file=sys.stderr,
         )
+    regression = experiment.env.dataset.num_classes is None
+    name = "score" if regression else "accuracy"
     with tqdm(
         total=experiment.num_steps,
         initial=experiment.step,
@@ -199,7 +201,7 @@ def _train(options: argparse.Namespace) -> int:
     ) as bar:
 
         def progress(step: int, steps: int, so_far: float, recent: float) -> None:
-            text = f"accuracy so far {so_far:.3f}, recent {recent:.3f}"
+            text = f"{name} so far {so_far:.3f}, recent {recent:.3f}"
             bar.set_postfix_str(text, refresh=False)
             bar.update(step - bar.n)
 
@@ -249,8 +251,17 @@ def default_folder(config: ExperimentConfig) -> Path:
 def _show(options: argparse.Namespace) -> int:
     folder = RunFolder(options.folder)
     q_learning = is_q_learning(folder)
-    print((format_q_result if q_learning else format_result)(folder))
-    for path in (draw_q_pictures if q_learning else draw_pictures)(folder):
+    try:
+        print((format_q_result if q_learning else format_result)(folder))
+        paths = (draw_q_pictures if q_learning else draw_pictures)(folder)
+    except OSError as error:
+        raise RunError(f"cannot draw into {folder.path} ({error})") from error
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        text = " ".join(str(error).split())
+        raise RunError(
+            f"the files in {folder.path} are not those of a run: {text}"
+        ) from error
+    for path in paths:
         print(path)
     return 0
 

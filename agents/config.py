@@ -57,7 +57,9 @@ class ExperimentConfig:
     checkpoint_every: float = option(60.0, "seconds between checkpoints")
     device: str = option("auto", "'cpu', 'cuda', ... or the best there is")
     threads: int | None = option(None, "CPU threads; as many as there are without")
-    data_dir: str | None = option(None, "folder of the data sets")
+    data_dir: str | None = option(
+        None, "folder of the data sets; CONTINUAL_ENVS_DATA or a cache without it"
+    )
     tensorboard: bool = option(False, "write TensorBoard files, too")
 
     def __post_init__(self) -> None:
@@ -86,11 +88,20 @@ class ExperimentConfig:
         for name in ("steps", "threads"):
             if getattr(self, name) is not None:
                 check_least(name, getattr(self, name), 1)
-        for name, most in (("threads", 1024), ("seed", 2**63 - 1)):
-            if (getattr(self, name) or 0) > most:
-                raise ValueError(
-                    f"{name} must be at most {most}, got {getattr(self, name)!r}"
-                )
+        # What is larger is a slip, and would end in the middle of a run.
+        for name in ("noise", "jitter"):
+            check_least(name, getattr(self, name), 1e-6)
+        for names, most in (
+            (("threads",), 1024),
+            (("seed",), 2**63 - 1),
+            (("imbalance", "epochs", "noise", "jitter", "eta"), 10**6),
+            (("capacity", "batch_size", "replay_batch_size"), 10**8),
+        ):
+            for name in names:
+                if (getattr(self, name) or 0) > most:
+                    raise ValueError(
+                        f"{name} must be at most {most}, got {getattr(self, name)!r}"
+                    )
         if self.network == "resnet18":
             for name in ("batch_size", "replay_batch_size", "capacity"):
                 if getattr(self, name) < 2:

@@ -161,7 +161,10 @@ class DERPlusPlusAgent:
 
     def _decide(self, outputs: Tensor) -> NDArray[Any]:
         if self.num_classes is None:
-            return outputs[:, 0].clamp(-1, 1).cpu().numpy()
+            numbers = outputs[:, 0].clamp(-1, 1).cpu().numpy()
+            if not np.isfinite(numbers).all():
+                raise DivergenceError(_DIVERGED.format("a prediction is not finite"))
+            return numbers
         return outputs.argmax(1).cpu().numpy()
 
     # -- learning ---------------------------------------------------------------------
@@ -175,7 +178,8 @@ class DERPlusPlusAgent:
         """Learn from a batch whose targets are known now, and offer it to the memory.
 
         Args:
-            observation: inputs, shape ``(n, ...)``.
+            observation: inputs, shape ``(n, ...)``. If it is the very array that
+                :meth:`act` was given last, it must not have been changed since.
             target: labels or numbers, shape ``(n,)``.
             mask: which of them are no padding; by default labels that are not -1, and
                 all numbers.

@@ -148,7 +148,8 @@ class Experiment:
         return ends if self.num_steps in ends else [*ends, self.num_steps]
 
     def _evaluation_steps(self) -> set[int]:
-        between = np.linspace(0, self.num_steps, self.config.evaluations + 1)
+        count = min(self.config.evaluations, self.num_steps)
+        between = np.linspace(0, self.num_steps, count + 1)
         return {*self._boundaries(), *(int(step) for step in between[1:])}
 
     def _evaluate(self) -> None:

@@ -151,6 +151,8 @@ class RunFolder:
             return json.loads(path.read_text())
         except FileNotFoundError:
             raise RunError(f"{path} is missing: this is no finished run") from None
+        except OSError as error:
+            raise RunError(f"cannot read {path} ({error})") from error
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from error
 

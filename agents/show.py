@@ -63,7 +63,7 @@ def format_result(folder: RunFolder) -> str:
         lines += ["", f"  memory: {memory['size']} items"]
         if "class_counts" in memory:
             lines[-1] += f", classes {memory['class_counts']}"
-        greedy = result["policy"] in ("gss", "fss-clust", "coreset")
+        greedy = result["policy"] in ("gss", "fss-clust", "coreset", "infogs")
         what = "stored along the way" if greedy else "entered reservoir sampling"
         lines.append(f"  {what}: {memory['reservoir_count']}")
     total = sum(seconds.values()) or 1.0
@@ -118,7 +118,7 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
         pictures.save(figure, "memory_classes")
     file = folder.path / "memory.pt"
     if file.exists():
-        content = load_checkpoint(file)
+        content = load_checkpoint(file, "Delete it to see all but the images")
         images, order = content["observation"], content["target"].argsort()
         if images.ndim == 4:
             chosen = order[np.linspace(0, len(order) - 1, _MOST_IMAGES).astype(int)]

@@ -183,3 +183,22 @@ def test_code_in_a_file_is_not_run(
     with pytest.raises(CheckpointError, match="is damaged"):
         load_checkpoint(path)
     assert not mark.exists()
+
+
+def test_one_flipped_bit_in_a_tensor_is_noticed(path: Path) -> None:
+    save_checkpoint(path, {"weights": torch.arange(100_000.0)})
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    path.write_bytes(content)
+    torch.load(path, weights_only=True)  # torch itself does not see it
+    with pytest.raises(
+        CheckpointError, match=r"is damaged \(the check sum of .* is wro"
+    ):
+        load_checkpoint(path)
+
+
+def test_what_torch_advises_against_safety_is_not_passed_on(path: Path) -> None:
+    torch.save({"step": Path("x")}, path)
+    with pytest.raises(CheckpointError, match="plain values and tensors") as told:
+        load_checkpoint(path)
+    assert "weights_only" not in str(told.value)

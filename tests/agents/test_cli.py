@@ -132,6 +132,21 @@ def test_a_data_set_that_is_missing_gets_one_line_that_says_what_to_do(
     assert not out.exists()
 
 
+@pytest.mark.parametrize("content", ["{}", "[]", '{"metric": "accuracy"}'])
+def test_a_result_that_is_none_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    for name in ("result.json", "timing.json"):
+        (tmp_path / name).write_text(content)
+    assert "not those of a run" in told(["show", str(tmp_path)], capsys)
+
+
+def test_a_file_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "result.json"
+    file.write_text("{}")
+    assert f"cannot read {file / 'result.json'}" in told(["show", str(file)], capsys)
+
+
 @pytest.mark.parametrize("kind", ["missing", "empty", "unfinished", "damaged"])
 def test_only_a_finished_run_can_be_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str

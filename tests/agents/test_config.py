@@ -209,3 +209,22 @@ def test_a_memory_of_coresets_has_a_slot_for_each() -> None:
         ExperimentConfig(policy="coreset", capacity=12, coreset_parts=13)
     # Other policies do not look at it.
     ExperimentConfig(policy="rs", capacity=12, coreset_parts=13)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("noise", 1e-300, "at least 1e-06"),
+        ("jitter", 1e300, "at most 1000000"),
+        ("eta", 1e300, "at most 1000000"),
+        ("imbalance", 10**23, "at most 1000000"),
+        ("epochs", 10**23, "at most 1000000"),
+        ("capacity", 10**12, "at most 100000000"),
+        ("batch_size", 10**16, "at most 100000000"),
+    ],
+)
+def test_numbers_beyond_reason_are_refused(
+    name: str, value: float, expected: str
+) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be {expected}, got"):
+        ExperimentConfig(**{name: value})

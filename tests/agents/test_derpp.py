@@ -294,6 +294,15 @@ def test_a_buffer_of_torchrl_is_a_memory_too(
         assert sum(found) >= 6  # draws are with replacement: most slots are in one
 
 
+def test_a_regression_that_is_lost_says_so_when_it_should_act() -> None:
+    agent = make_agent(None, **REGRESSION)
+    ((inputs, _),) = batches(1, env="SplitDiabetes")
+    with torch.no_grad():
+        agent.network.head.weight.fill_(torch.nan)
+    with pytest.raises(DivergenceError, match="a prediction is not finite"):
+        agent.act(inputs)
+
+
 @pytest.mark.parametrize("policy", ["rs", "infors"])
 def test_a_learner_that_is_lost_says_so(policy: str) -> None:
     agent = make_agent(make_memory(policy), learning_rate=1e6)
