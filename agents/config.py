@@ -18,7 +18,7 @@ from agents.settings import (
     option,
 )
 from continual_envs import BENCHMARKS
-from info_replay.replay_buffer import POLICIES
+from info_replay.registry import POLICIES
 
 __all__ = ["PRESETS", "ExperimentConfig"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from agents.config import ExperimentConfig
 from agents.experiment import Experiment
 from benchmarks.timing import one_thread, report, row
-from info_replay.replay_buffer import POLICIES
+from info_replay.registry import POLICIES
 
 WARMUP = 60
 STEPS = 150

@@ -17,8 +17,10 @@ from info_replay.criteria import (
     surprise,
 )
 from info_replay.moments import RunningMoments
+from info_replay.policies import make_criterion, make_replay_buffer
 from info_replay.posterior import BayesianLinearPosterior
-from info_replay.replay_buffer import InfoReservoirReplayBuffer, make_replay_buffer
+from info_replay.registry import register_criterion, register_policy
+from info_replay.replay_buffer import InfoReservoirReplayBuffer
 from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
@@ -55,6 +57,9 @@ __all__ = [
     "SelectiveReplayBuffer",
     "WeightedReservoirWriter",
     "learnability",
+    "make_criterion",
     "make_replay_buffer",
+    "register_criterion",
+    "register_policy",
     "surprise",
 ]

@@ -33,6 +33,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from info_replay.registry import register_criterion
+
 __all__ = [
     "MIC",
     "Criterion",
@@ -271,6 +273,7 @@ def _check_eta(eta: float) -> None:
         raise ValueError(f"eta must be a finite number >= 0, got {eta!r}")
 
 
+@register_criterion("mic")
 @dataclass(frozen=True)
 class MIC(ArrayCriterion):
     r"""Memorable information criterion (Sec. 2.2): ``eta * learnability + surprise``.
@@ -316,6 +319,7 @@ class MIC(ArrayCriterion):
         return logarithms + 1 / (2 * noise**2) * misfit
 
 
+@register_criterion("ig")
 @dataclass(frozen=True)
 class InformationGain(ArrayCriterion):
     r"""Weighted information gain (Appendix "Information-theoretic criteria").
@@ -361,6 +365,7 @@ class InformationGain(ArrayCriterion):
         )
 
 
+@register_criterion("er")
 @dataclass(frozen=True)
 class EntropyReduction(ArrayCriterion):
     r"""Entropy that the posterior loses (Appendix "Information-theoretic criteria").

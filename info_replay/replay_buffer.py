@@ -1,14 +1,8 @@
-"""Replay buffers that choose what to keep.
-
-* :class:`InfoReservoirReplayBuffer`, the memory of the paper (InfoRS);
-* :func:`make_replay_buffer`, a memory by the name of its selection policy.
-"""
+"""The memory of the paper, InfoRS: :class:`InfoReservoirReplayBuffer`."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,19 +12,11 @@ from torchrl.data import Storage
 from info_replay.criteria import Criterion
 from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import (
-    ClassBalancedReservoirWriter,
-    CoresetWriter,
-    FeatureClusterWriter,
-    GradientGreedyWriter,
     HybridWriter,
-    InfoGreedyWriter,
     InfoReservoirWriter,
-    ReservoirWriter,
-    SelectionWriter,
-    WeightedReservoirWriter,
 )
 
-__all__ = ["POLICIES", "InfoReservoirReplayBuffer", "make_replay_buffer"]
+__all__ = ["InfoReservoirReplayBuffer"]
 
 
 class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
@@ -127,76 +113,8 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
         super().__init__(
             capacity,
             storage=storage,
-            writer=_behind_ring(writer, recent),
+            writer=writer if recent is None else HybridWriter(writer, recent),
             device=device,
             generator=generator,
             **options,
         )
-
-
-#: Name of each policy and the writer that it stands for.
-POLICIES: Mapping[str, Callable[..., SelectionWriter]] = {
-    "rs": ReservoirWriter,
-    "wrs": WeightedReservoirWriter,
-    "cbrs": ClassBalancedReservoirWriter,
-    "gss": GradientGreedyWriter,
-    "fss-clust": FeatureClusterWriter,
-    "coreset": CoresetWriter,
-    "infogs": InfoGreedyWriter,
-    "infogs-rs": functools.partial(InfoGreedyWriter, reservoir=True),
-    "infors": InfoReservoirWriter,
-}
-
-
-def make_replay_buffer(
-    policy: str,
-    capacity: int | None = None,
-    *,
-    recent: int | float | None = None,
-    **options: Any,
-) -> SelectiveReplayBuffer:
-    """A replay buffer by the name of its selection policy.
-
-    Args:
-        policy: ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"gss"``, ``"fss-clust"``,
-            ``"coreset"``, ``"infogs"``, ``"infogs-rs"`` or ``"infors"``.
-        capacity: number of slots.
-        recent: how many of the slots, a number or a share, hold the most recent items,
-            the policy selecting among older ones for the rest; see
-            :class:`HybridWriter`. By default it selects for all slots.
-        **options: of the policy's writer and of :class:`SelectiveReplayBuffer`.
-
-    Returns:
-        The buffer, an :class:`InfoReservoirReplayBuffer` for ``"infors"``.
-
-    Raises:
-        ValueError: if there is no such policy.
-        TypeError: if neither the writer nor the buffer has such an option, or one that
-            the policy needs is missing.
-
-    Example:
-        >>> buffer = make_replay_buffer("cbrs", 100, num_classes=10, batch_size=32)
-        >>> buffer.writer
-        ClassBalancedReservoirWriter(write_count=0, reservoir_count=0)
-    """
-    if policy not in POLICIES:
-        raise ValueError(
-            f"policy must be one of {', '.join(map(repr, POLICIES))}, got {policy!r}"
-        )
-    if policy == "infors":
-        return InfoReservoirReplayBuffer(capacity, recent=recent, **options)
-    make_writer = POLICIES[policy]
-    parameters = inspect.signature(make_writer).parameters
-    own = {name: options.pop(name) for name in parameters if name in options}
-    for name, parameter in parameters.items():
-        needed = parameter.kind != parameter.VAR_POSITIONAL
-        if needed and parameter.default is parameter.empty and name not in own:
-            raise TypeError(f"policy {policy!r} needs the option {name!r}")
-    writer = _behind_ring(make_writer(**own), recent)
-    return SelectiveReplayBuffer(capacity, writer=writer, **options)
-
-
-def _behind_ring(
-    writer: SelectionWriter, recent: int | float | None
-) -> SelectionWriter:
-    return writer if recent is None else HybridWriter(writer, recent)

@@ -10,6 +10,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 
 from info_replay.host_array import HostArray
+from info_replay.registry import register_policy
 from info_replay.settings import check_count
 from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.entries import read_labels, refuse_labels
@@ -18,6 +19,7 @@ from info_replay.writers.host import to_host
 __all__ = ["ClassBalancedReservoirWriter"]
 
 
+@register_policy("cbrs")
 class ClassBalancedReservoirWriter(SelectionWriter):
     """Keeps a uniform sample of each class, of equal size (Appendix, Alg. "CBRS").
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from info_replay.coresets import merge_index, select_coreset
 from info_replay.host_array import HostArray
 from info_replay.kernels import ReLUTangentKernel
+from info_replay.registry import register_policy
 from info_replay.settings import check_count, check_positive
 from info_replay.writers.entries import read_labels, refuse_infinite, refuse_labels
 from info_replay.writers.host import to_host
@@ -27,6 +28,7 @@ __all__ = ["CoresetWriter"]
 _BLOCK = 1024
 
 
+@register_policy("coreset")
 class CoresetWriter(RegroupingWriter):
     """Keeps coresets of the stream (Borsos et al., 2020, the streaming version).
 

@@ -12,6 +12,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.host_array import HostArray
+from info_replay.registry import register_policy
 from info_replay.writers.entries import read_features, refuse_infinite
 from info_replay.writers.features import FeatureWriter
 from info_replay.writers.host import extremes, to_host
@@ -26,6 +27,7 @@ Array = NDArray[np.float64]
 _BLOCK = 512
 
 
+@register_policy("fss-clust")
 class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
     """Keeps items that are far from each other: FSS-Clust (Aljundi et al., 2019).
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from info_replay.registry import register_policy
 from info_replay.settings import check_count
 from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.host import to_host
@@ -27,6 +28,7 @@ _LARGEST = 2**25
 _FIRST_SCORE = 0.1
 
 
+@register_policy("gss")
 class GradientGreedyWriter(SelectionWriter):
     """Keeps items whose gradients point elsewhere: GSS-Greedy (Aljundi et al., 2019).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 from info_replay.candidates import CandidateBatch
 from info_replay.criteria import ArrayCriterion, Criterion, Values, learnability
 from info_replay.moments import RunningMoments, tolerance
+from info_replay.registry import register_policy
 from info_replay.settings import check_finite
 from info_replay.writers.base import Commit
 from info_replay.writers.information import InformationWriter
@@ -22,6 +24,7 @@ from info_replay.writers.offer import Offer, Plan
 __all__ = ["InfoGreedyWriter"]
 
 
+@register_policy("infogs")
 class InfoGreedyWriter(InformationWriter):
     """Greedy selection (Sec. 2.4, Appendix, Alg. "InfoGS"), InfoGS-RS included.
 
@@ -283,3 +286,6 @@ class _Scene:
             statistics = self.offer.posterior.statistics.clone()
             self.offer.apply(plan, statistics)
             self.batch = CandidateBatch(statistics, self.rows)
+
+
+register_policy("infogs-rs")(functools.partial(InfoGreedyWriter, reservoir=True))

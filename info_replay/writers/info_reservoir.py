@@ -9,6 +9,7 @@ from tensordict import TensorDictBase
 
 from info_replay.moments import tolerance
 from info_replay.posterior import BayesianLinearPosterior
+from info_replay.registry import register_policy
 from info_replay.writers.base import Commit
 from info_replay.writers.information import InformationWriter
 from info_replay.writers.offer import Offer, Plan
@@ -21,6 +22,7 @@ __all__ = ["InfoReservoirWriter"]
 _BLOCK = 512
 
 
+@register_policy("infors")
 class InfoReservoirWriter(InformationWriter):
     """Keeps a uniform sample of the informative items (Sec. 3.2, Alg. 1 "InfoRS").
 

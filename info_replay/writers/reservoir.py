@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from tensordict import TensorDictBase
 
+from info_replay.registry import register_policy
 from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.slots import keep_last
 
 __all__ = ["ReservoirWriter"]
 
 
+@register_policy("rs")
 class ReservoirWriter(SelectionWriter):
     """Keeps a uniform sample of the stream (Appendix, Alg. "Reservoir Sampling").
 

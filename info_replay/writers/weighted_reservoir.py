@@ -14,6 +14,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.host_array import HostArray
+from info_replay.registry import register_policy
 from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.host import to_host
 from info_replay.writers.slots import keep_last
@@ -57,6 +58,7 @@ class OutputHessian:
         return 1 - probabilities.square().sum(1)
 
 
+@register_policy("wrs")
 class WeightedReservoirWriter(SelectionWriter):
     """Keeps items in proportion to their weights (Appendix, Alg. "Weighted RS").
 

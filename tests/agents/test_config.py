@@ -12,7 +12,7 @@ import torch
 
 from agents.config import PRESETS, ExperimentConfig
 from continual_envs import BENCHMARKS
-from info_replay.replay_buffer import POLICIES
+from info_replay.registry import POLICIES
 
 #: Table "Hyperparameters and Configurations of the Continual Learning Experiments".
 PAPER: dict[str, dict[str, Any]] = {

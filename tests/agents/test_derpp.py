@@ -24,7 +24,7 @@ from info_replay import (
     SelectiveReplayBuffer,
     make_replay_buffer,
 )
-from info_replay.replay_buffer import POLICIES
+from info_replay.registry import POLICIES
 from tests.agents.helpers import (
     Batch,
     assert_same_state,

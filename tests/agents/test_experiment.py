@@ -19,7 +19,7 @@ from agents.metrics import (
     forward_transfer,
 )
 from agents.run_folder import RunError, RunFolder
-from info_replay.replay_buffer import POLICIES
+from info_replay.registry import POLICIES
 from tests.agents.helpers import finish, outcome, small
 
 

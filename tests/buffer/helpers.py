@@ -17,7 +17,7 @@ from torch import Tensor
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.posterior import BayesianLinearPosterior
-from info_replay.replay_buffer import POLICIES as WRITERS
+from info_replay.registry import POLICIES as WRITERS
 from info_replay.writers import HybridWriter, InformationWriter, SelectionWriter
 
 #: Those with a ring of recent items, named after what selects behind it.
@@ -117,7 +117,7 @@ def make_writer(policy: str) -> SelectionWriter:
     """The writer of a policy, for a buffer of TorchRL's."""
     options = policy_options(policy)
     recent = options.pop("recent", None)
-    writer = WRITERS[name_of(policy)](**options)
+    writer = WRITERS.get(name_of(policy))(**options)
     return writer if recent is None else HybridWriter(writer, recent)
 
 
