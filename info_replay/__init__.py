@@ -8,7 +8,8 @@
   :class:`RunningMoments` what is usual.
 """
 
-from info_replay.criteria import (
+from info_replay.buffers import InfoReservoirReplayBuffer, SelectiveReplayBuffer
+from info_replay.model.criteria import (
     MIC,
     Criterion,
     EntropyReduction,
@@ -16,15 +17,14 @@ from info_replay.criteria import (
     learnability,
     surprise,
 )
-from info_replay.moments import RunningMoments
+from info_replay.model.moments import RunningMoments
+from info_replay.model.posterior import BayesianLinearPosterior
 from info_replay.policies import make_criterion, make_replay_buffer
-from info_replay.posterior import BayesianLinearPosterior
 from info_replay.registry import register_criterion, register_policy
-from info_replay.replay_buffer import InfoReservoirReplayBuffer
-from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
     CoresetWriter,
+    Decision,
     FeatureClusterWriter,
     GradientGreedyWriter,
     HybridWriter,
@@ -42,6 +42,7 @@ __all__ = [
     "ClassBalancedReservoirWriter",
     "CoresetWriter",
     "Criterion",
+    "Decision",
     "EntropyReduction",
     "FeatureClusterWriter",
     "GradientGreedyWriter",

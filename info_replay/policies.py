@@ -9,10 +9,9 @@ from typing import Any
 
 from torchrl.data import ReplayBuffer
 
-from info_replay.criteria import Criterion
+from info_replay.buffers import InfoReservoirReplayBuffer, SelectiveReplayBuffer
+from info_replay.model.criteria import Criterion
 from info_replay.registry import CRITERIA, POLICIES
-from info_replay.replay_buffer import InfoReservoirReplayBuffer
-from info_replay.selective_replay_buffer import SelectiveReplayBuffer
 from info_replay.writers import HybridWriter, SelectionWriter
 
 __all__ = ["make_criterion", "make_replay_buffer"]

@@ -31,13 +31,12 @@ class _OneBlasThread:
         """Remember how many threads there are, then allow one."""
         entered = getattr(self._own, "entered", 0)
         if not entered:
-            self._own.before = [
-                (library, count)
-                for library in _blas_libraries()
-                if (count := library.get_num_threads()) != 1
-            ]
-            for library, _ in self._own.before:
-                library.set_num_threads(1)
+            self._own.before = before = []
+            for library in _blas_libraries():
+                count = library.get_num_threads()
+                if count != 1:
+                    before.append((library, count))
+                    library.set_num_threads(1)
         self._own.entered = entered + 1
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""Selection policies as TorchRL writers, one a file.
+"""Selection policies as TorchRL writers, one per file.
 
 ========================================  ==========================================
 :class:`ReservoirWriter`                  RS: a uniform sample of the stream
@@ -16,16 +16,14 @@ All of them work alone, ``TensorDictReplayBuffer(storage=..., writer=...)``; wha
 share is :class:`SelectionWriter`.
 """
 
-from info_replay.writers.base import SelectionWriter
+from info_replay.writers.base import Decision, SelectionWriter
 from info_replay.writers.class_balanced_reservoir import ClassBalancedReservoirWriter
 from info_replay.writers.coreset import CoresetWriter
 from info_replay.writers.feature_cluster import FeatureClusterWriter
-from info_replay.writers.features import FeatureWriter
 from info_replay.writers.gradient_greedy import GradientGreedyWriter
 from info_replay.writers.hybrid import HybridWriter
 from info_replay.writers.info_greedy import InfoGreedyWriter
 from info_replay.writers.info_reservoir import InfoReservoirWriter
-from info_replay.writers.information import InformationWriter
 from info_replay.writers.reservoir import ReservoirWriter
 from info_replay.writers.task_timing import TaskTimingWriter
 from info_replay.writers.weighted_reservoir import (
@@ -36,13 +34,12 @@ from info_replay.writers.weighted_reservoir import (
 __all__ = [
     "ClassBalancedReservoirWriter",
     "CoresetWriter",
+    "Decision",
     "FeatureClusterWriter",
-    "FeatureWriter",
     "GradientGreedyWriter",
     "HybridWriter",
     "InfoGreedyWriter",
     "InfoReservoirWriter",
-    "InformationWriter",
     "OutputHessian",
     "ReservoirWriter",
     "SelectionWriter",

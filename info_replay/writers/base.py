@@ -1,160 +1,286 @@
-"""What all selection policies share: :class:`SelectionWriter`.
+"""The contract of selection policies: :class:`Decision` and :class:`SelectionWriter`.
 
-A policy only decides (:meth:`SelectionWriter._decide`); checking, writing, counting,
-saving and sharing are done here, once.
+A policy only decides; checking, writing, counting, saving and sharing are done here,
+once.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from multiprocessing.context import get_spawning_popen
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
 from torch import Tensor
-from torchrl.data import Storage, Writer
 
-from info_replay.writers.generations import Generations
-from info_replay.writers.host import Counters, RandomStream
-from info_replay.writers.slots import Slots, check_schema, keep_last
+from info_replay.random_stream import RandomStream
+from info_replay.shared_state import PerSlot
+from info_replay.storage.stateful_writer import (
+    DRAWS,
+    PRELOADED,
+    RESERVOIR,
+    REVISION,
+    SEED,
+    SEEDED,
+    WRITES,
+    StatefulWriter,
+)
+from info_replay.storage.write_back import read_write_back
 
-__all__ = ["Commit", "Decision", "SelectionWriter"]
+__all__ = ["Decision", "Places", "SelectionWriter"]
 
-#: What to call once a decision is written, so that a failure leaves all as it was.
-Commit = Callable[[], None]
-#: The slot of each item, -1 where it is not kept, and the commit.
-Decision = tuple[NDArray[np.int64], Commit]
+#: Slots, or rows of a batch.
+Places = NDArray[np.int64]
 
 
-class SelectionWriter(Writer):
+def _nothing() -> None:
+    """What is to be done where nothing is kept."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where the items of a batch go; nothing is changed until it is carried out.
+
+    A memory has no gaps: its items are always in the first slots. So items that are
+    stored while there is room get the next free slots, and where items leave without
+    others in their places the rest must close the gaps: see :meth:`compacting`.
+
+    Args:
+        slots: the slot of each item, int64 of shape ``(n,)``, -1 where it is not kept.
+        commit: called once all is written. What the policy keeps is changed there and
+            nowhere else, so a refused batch leaves no trace.
+        moves: slots whose items are copied to other slots before items are written,
+            and the slots that they are copied to.
+        size: number of slots in use afterwards, if it is to be smaller than before.
+
+    Example:
+        >>> import numpy as np
+        >>> Decision(np.array([0, -1, 1])).slots
+        array([ 0, -1,  1])
+    """
+
+    slots: Places
+    commit: Callable[[], None] = _nothing
+    moves: tuple[Places, Places] | None = None
+    size: int | None = None
+
+    @classmethod
+    def compacting(
+        cls, kept: Places, rows: Places, count: int, commit: Callable[[], None]
+    ) -> Decision:
+        """From now on the memory is some of its items and some of the batch.
+
+        Items stay where they are unless they have to close a gap.
+
+        Args:
+            kept: slots whose items stay, all different.
+            rows: rows of the batch that come in, all different.
+            count: number of items in the batch.
+            commit: called once all is written; declared per-slot numbers have moved
+                with their items by then.
+
+        Returns:
+            The decision.
+
+        Example:
+            >>> import numpy as np
+            >>> kept, rows = np.array([0, 2, 5]), np.array([7])
+            >>> decision = Decision.compacting(kept, rows, 8, lambda: None)
+            >>> decision.moves, decision.slots[7]
+            ((array([5]), array([1])), np.int64(3))
+        """
+        size = len(kept) + len(rows)
+        free = np.setdiff1d(np.arange(size), kept)
+        sources = np.sort(kept[kept >= size])
+        slots = np.full(count, -1)
+        slots[rows] = free[len(sources) :]
+        return cls(slots, commit, (sources, free[: len(sources)]), size)
+
+    def check(self, count: int, size: int, capacity: int) -> None:
+        """Raise if the decision cannot be carried out.
+
+        Args:
+            count: number of items in the batch.
+            size: number of slots in use.
+            capacity: number of slots.
+
+        Raises:
+            TypeError: if the slots are not an array of whole numbers.
+            ValueError: if they are too few or too many, out of range, given twice, or
+                would leave a gap.
+        """
+        slots = self.slots
+        if not isinstance(slots, np.ndarray) or slots.dtype != np.int64:
+            found = getattr(slots, "dtype", "no dtype")
+            raise TypeError(
+                "slots must be a NumPy array of int64, got a "
+                f"{type(slots).__name__} of {found}"
+            )
+        if slots.shape != (count,):
+            raise ValueError(
+                f"there must be one slot per item, shape ({count},), got {slots.shape}"
+            )
+        used = slots[slots >= 0]
+        if self.moves is not None:
+            used = np.concatenate([used, self.moves[1]])
+        used.sort()
+        if slots.min() < -1 or (used.size and used[-1] >= capacity):
+            wrong = slots[(slots < -1) | (slots >= capacity)]
+            raise ValueError(
+                f"slots must be from 0 to {capacity - 1}, or -1, got {wrong.tolist()}"
+            )
+        twice = used[1:] == used[:-1]
+        if twice.any():
+            raise ValueError(f"slot {used[1:][twice][0]} was given to several items")
+        new = used[used.searchsorted(size) :]
+        if new.size and new[-1] != size + new.size - 1:
+            raise ValueError(
+                f"free slots must be used from slot {size} on without a gap, got "
+                f"{new.tolist()}"
+            )
+
+    def follow(self, slots: Places) -> Places:
+        """Where items are after this decision, -1 for those that are gone.
+
+        Args:
+            slots: where they were before, -1 for those that were gone.
+        """
+        written = self.slots[self.slots >= 0]
+        if self.moves is None:
+            return np.where(np.isin(slots, written), -1, slots)
+        sources, destinations = self.moves
+        gone = np.isin(slots, np.concatenate([written, destinations]))
+        if self.size is not None:
+            gone |= slots >= self.size
+        after = np.where(gone, -1, slots)
+        if sources.size:
+            order = sources.argsort()
+            ordered = sources[order]
+            place = ordered.searchsorted(slots).clip(max=ordered.size - 1)
+            moved = ordered[place] == slots
+            after[moved] = destinations[order][place[moved]]
+        return after
+
+
+class SelectionWriter(StatefulWriter):
     """A TorchRL writer that keeps some of the items that it is offered.
 
     ``extend`` returns the slot of every item, -1 where it was not kept. The write count
-    counts offered items. Slots are stamped with a generation, so that a sample can be
-    told from a later item in the same slot.
+    counts offered items. Slots have generations, so that a sample can be told from a
+    later item in the same slot.
+
+    A policy of your own defines :meth:`decide`. In its constructor it may declare what
+    it keeps between batches (see :class:`~info_replay.shared_state.DeclaredState`);
+    :func:`info_replay.testing.check_writer` puts it through the contract.
+
+    Attributes:
+        slots: the slots that the writer manages; their number is ``slots.capacity``,
+            and ``len(slots)`` of them are in use.
+        feature_key: entry that holds features which replay should bring back, ``None``
+            if the policy does not look at any.
+        largest_feature: features that are larger are refused.
+        compacts: whether items may be moved to other slots.
 
     Example:
-        A policy of your own says where the items of a batch go, and what to do once
-        they are written:
-
         >>> import numpy as np
         >>> import torch
         >>> from tensordict import TensorDict
         >>> class FirstComeWriter(SelectionWriter):
-        ...     def _decide(self, data):
-        ...         places = len(self.slots) + np.arange(len(data))
-        ...         places[places >= self.slots.capacity] = -1
-        ...         return places, lambda: None
+        ...     '''Keeps the first items.'''
+        ...
+        ...     def decide(self, batch):
+        ...         slots = len(self.slots) + np.arange(len(batch))
+        ...         slots[slots >= self.slots.capacity] = -1
+        ...         return Decision(slots)
         >>> from info_replay import SelectiveReplayBuffer
         >>> buffer = SelectiveReplayBuffer(3, writer=FirstComeWriter())
         >>> buffer.extend(TensorDict({"x": torch.arange(5)}, batch_size=[5]))
         tensor([ 0,  1,  2, -1, -1])
     """
 
-    def __init__(self, *counters: str) -> None:
-        super().__init__()
-        self._counters = Counters(
-            "write_count",
-            "reservoir_count",
-            "draw_count",
-            "seed",
-            "is_seeded",
-            "brought",  # items that the storage held already and that nobody looked at
-            *counters,
-        )
-        self._stream = RandomStream()
-        self._slots: Slots | None = None
-        self._generations = Generations()
-        self._shared = False
+    feature_key: NestedKey | None = None
+    largest_feature: float = float("inf")
+    compacts: bool = False
 
-    # -- the policy -------------------------------------------------------------------
+    def __init__(self) -> None:
+        super().__init__()
+        self._stream = RandomStream()
+
+    # -- the contract -----------------------------------------------------------------
 
     @abc.abstractmethod
-    def _decide(self, data: TensorDictBase) -> Any:
-        """Choose the slots of a batch, a ``Decision``, without changing anything yet.
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Choose the slots of a batch, without changing anything yet.
+
+        Args:
+            batch: at least one item; its entries have the shapes and types of what is
+                stored.
 
         Raises:
             TypeError, KeyError, ValueError: if the batch is not what the policy needs.
         """
 
-    def _blocks(self, count: int) -> list[slice]:
+    def check(self, batch: TensorDictBase) -> None:
+        """Raise what :meth:`decide` would raise of a batch; changes nothing.
+
+        Asked where a batch is decided in parts, or later.
+        """
+
+    def split(self, count: int) -> list[slice]:
         """Parts of a batch that are decided one after the other; by default one."""
         return [slice(0, count)]
 
-    def _check(self, data: TensorDictBase) -> None:
-        """Raise what a batch would raise if it were offered; changes nothing.
+    def prepare(self, batch: TensorDictBase) -> None:
+        """Make what takes its shape from the items; the first ones are stored now."""
 
-        Asked where it is not decided at once: in parts, or when it left a queue.
-        """
-
-    def _prepare(self, data: TensorDictBase) -> None:
-        """Make what takes its shape from the first item, before any is decided."""
-
-    def _adopt(self, data: TensorDictBase) -> None:
+    def adopt(self, items: TensorDictBase) -> None:
         """Count items that the storage brought along as the first of the stream."""
 
-    def _adopt_brought(self) -> None:
-        if self._counters["brought"]:
-            self._adopt(self.slots.read(slice(0, self._counters["brought"])))
-            self._counters["brought"] = 0
+    def resync(self) -> None:
+        """Derive again what follows from the stored items: somebody else wrote them."""
 
-    def _forget_statistics(self) -> None:
-        """Reset what the policy keeps beside counters; by default nothing."""
-
-    def _policy_state(self) -> dict[str, Any]:
-        """What the policy keeps beside counters, as plain values and tensors."""
-        return {}
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`_policy_state`."""
-
-    def _policy_settings(self) -> dict[str, Any]:
-        """Settings that a saved state must agree with."""
-        return {}
-
-    # -- TorchRL's interface ----------------------------------------------------------
-
-    tracks_generations = True
-    keeps_features = False  # whether new features of stored items are welcome
-    #: Whether slots may be given up and items moved to others.
-    regroups = False
-
-    def register_storage(self, storage: Storage) -> None:
-        """Take a storage; items that it holds already count as the first of the stream.
+    def refresh(self, slots: Places, features: Tensor) -> bool:
+        """Follow new features of stored items, which are about to be written.
 
         Args:
-            storage: a one-dimensional tensor storage.
+            slots: of the items, all different.
+            features: shape ``(n, d)``.
+
+        Returns:
+            Whether the policy has followed; if not, :meth:`resync` will be called.
         """
-        if self._slots is not None and self._slots.storage is storage:
-            return
-        self._take(Slots(storage))
+        return True
 
-    def _take(self, slots: Slots) -> None:
-        """Manage some slots from now on."""
-        self._slots = slots
-        self._storage = slots.storage
-        if len(slots) and not self.reservoir_count:
-            for name in ("reservoir_count", "draw_count", "brought"):
-                self._counters[name] = len(slots)
+    def uniforms(self, count: int) -> NDArray[np.float64]:
+        """Four random numbers in [0, 1) for each of the next items, ``(count, 4)``.
 
-    @property
-    def policy(self) -> SelectionWriter:
-        """The writer that selects: this one, unless it leaves that to another."""
-        return self
+        They depend on the seed and on the number of the item alone, not on how the
+        stream was cut into batches; asked twice, they are the same.
+        """
+        counts = self.counts.array
+        if not counts[SEEDED]:
+            self.seed  # noqa: B018  draws one
+        return self._stream.uniforms(int(counts[SEED]), int(counts[DRAWS]), count)
 
     @property
-    def slots(self) -> Slots:
-        """The storage's slots."""
-        if self._slots is None:
-            raise RuntimeError(
-                f"{type(self).__name__} has no storage yet; give it to a replay buffer"
-            )
-        return self._slots
+    def draw_count(self) -> int:
+        """Number of the next item, for random decisions."""
+        return int(self.counts.array[DRAWS])
+
+    @property
+    def reservoir_count(self) -> int:
+        """Items that entered reservoir sampling or, without one, that were stored."""
+        return int(self.counts.array[RESERVOIR])
+
+    @reservoir_count.setter
+    def reservoir_count(self, value: int) -> None:
+        self.counts.array[RESERVOIR] = value
+
+    # -- offering items ---------------------------------------------------------------
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -168,7 +294,8 @@ class SelectionWriter(Writer):
             The slot of each item, shape ``(n,)``, -1 where it was not kept.
         """
         device = data.device if isinstance(data, TensorDictBase) else None
-        return torch.from_numpy(self._offer(data)).to(device or "cpu")
+        slots = torch.from_numpy(self._offer(data))
+        return slots if device is None else slots.to(device)
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -187,221 +314,125 @@ class SelectionWriter(Writer):
             )
         return int(self._offer(data.unsqueeze(0))[0])
 
-    def _offer(self, data: TensorDictBase) -> NDArray[np.int64]:
-        data = self.slots.admit(data)
-        self._adopt_brought()
-        return self._offer_admitted(data)
+    def _offer(self, data: TensorDictBase) -> Places:
+        batch = self.slots.admit(data)
+        self.catch_up()
+        parts = self.split(len(batch))
+        if len(parts) == 1:
+            return self._offer_part(batch).slots.copy()
+        self.check(batch)
+        slots = np.full(len(batch), -1)
+        for part in parts:
+            decision = self._offer_part(batch[part])
+            slots = decision.follow(slots)
+            slots[part] = decision.slots
+        return slots
 
-    def _offer_admitted(self, data: TensorDictBase) -> NDArray[np.int64]:
-        """Offer a batch that fits what is stored; gives the slot of each item."""
-        blocks = self._blocks(len(data))
-        if len(blocks) == 1:
-            return self._offer_block(data)
-        self._check(data)
-        return keep_last(
-            np.concatenate([self._offer_block(data[block]) for block in blocks])
-        )
-
-    def _offer_block(self, data: TensorDictBase) -> NDArray[np.int64]:
-        places, commit = self._decide(data)
-        rows = np.flatnonzero(places >= 0)
-        if rows.size:
-            self._generations.prepare(self.slots)
-            index = self.slots.write(places[rows], rows, data)
-            self._generations.advance(self.slots, index)
-            self.slots.announce(index)
-        commit()
-        self._counters["write_count"] += len(data)
-        self._counters["draw_count"] += len(data)
-        return places
-
-    @property
-    def reservoir_count(self) -> int:
-        """Items that entered reservoir sampling or, without one, that were stored."""
-        return self._counters["reservoir_count"]
-
-    @property
-    def _write_count(self) -> int:
-        return self._counters["write_count"]
-
-    @_write_count.setter
-    def _write_count(self, value: int) -> None:
-        self._counters["write_count"] = value
-
-    # -- random draws -----------------------------------------------------------------
-
-    @property
-    def seed(self) -> int:
-        """What the random decisions depend on, beside the number of each item.
-
-        Drawn once: from the buffer's generator if it has one, else from torch's global
-        generator. It travels with the saved state.
-        """
-        if not self._counters["is_seeded"]:
-            self.seed = int(torch.randint(2**63 - 1, ()))
-        return self._counters["seed"]
-
-    @seed.setter
-    def seed(self, value: int) -> None:
-        if not 0 <= value < 2**63:
-            raise ValueError(f"seed must be a number from 0 to 2**63 - 1, got {value}")
-        self._counters["seed"] = value
-        self._counters["is_seeded"] = 1
-
-    @property
-    def _rng(self) -> torch.Generator | None:
-        return None
-
-    @_rng.setter
-    def _rng(self, generator: torch.Generator | None) -> None:
-        # TorchRL hands its generator over when the buffer is built and again after a
-        # restart, when the restored seed must stand.
-        if generator is not None and not self._counters["is_seeded"]:
-            self.seed = int(
-                torch.randint(
-                    2**63 - 1, (), generator=generator, device=generator.device
-                )
+    def _offer_part(self, batch: TensorDictBase) -> Decision:
+        slots, count = self.slots, len(batch)
+        size = len(slots)
+        decision = self.decide(batch)
+        if not isinstance(decision, Decision):
+            raise TypeError(
+                f"{type(self).__name__}.decide() must return a Decision, got "
+                f"{decision!r}"
             )
-
-    def _uniforms(self, count: int) -> NDArray[np.float64]:
-        """Random numbers of the next items, ``(count, 4)``; the same if asked twice."""
-        return self._stream.uniforms(self.seed, self._counters["draw_count"], count)
-
-    def generations_of(self, index: int | Tensor) -> Tensor:
-        """How often each slot was rewritten, -1 for a slot that never was written.
-
-        Args:
-            index: slots; -1 has generation -1.
-
-        Returns:
-            Generations, of the shape and on the device of ``index``.
-        """
-        return self._generations.of(self.slots, index)
-
-    # -- emptying, saving and sharing -------------------------------------------------
-
-    def _empty(self, empty_write_count: bool = True) -> None:
-        self._counters["reservoir_count"] = 0
-        if self._counters["brought"]:
-            self._counters["brought"] = self._counters["draw_count"] = 0
-        if empty_write_count:
-            self._counters["write_count"] = 0
-        if self._slots is not None and len(self._slots):
-            self._generations.advance(self._slots)
-        self._forget_statistics()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that later decisions depend on, as plain values and tensors."""
-        self.seed  # noqa: B018  an unseeded writer would be seeded anew after a restart
-        return {
-            "settings": self._settings(),
-            "counters": self._counters.as_dict(),
-            "generations": self._generations.state(),
-            "policy": self._policy_state(),
-        }
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`.
-
-        Raises:
-            ValueError: if it is of another policy, capacity or item; nothing changes.
-        """
-        self.check_state(state_dict)
-        self._counters.update(state_dict["counters"])
-        self._generations.load_state(self.slots, state_dict["generations"])
-        self._load_policy_state(state_dict["policy"])
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "writer": type(self).__name__,
-            "capacity": self.slots.capacity,
-            "item": self.slots.schema(),
-            **self._policy_settings(),
-        }
-
-    def check_state(self, state_dict: dict[str, Any]) -> None:
-        """Refuse a saved state that does not fit this writer; changes nothing.
-
-        Args:
-            state_dict: from :meth:`state_dict`.
-
-        Raises:
-            ValueError: naming the setting, the saved value and the one expected.
-        """
         try:
-            saved = state_dict["settings"]
-        except (KeyError, TypeError):
-            raise ValueError(
-                f"this is not the state of a {type(self).__name__}: it has no settings"
-            ) from None
-        for name, expected in self._settings().items():
-            found = saved.get(name)
-            if name == "item":
-                check_schema(found or {}, expected)
-            elif found != expected and None not in (found, expected):
-                raise ValueError(
-                    f"cannot restore a memory with {name}={found!r} into one with "
-                    f"{name}={expected!r}"
-                )
+            decision.check(count, size, slots.capacity)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{type(self).__name__}.decide(): {error}") from None
+        if decision.moves is not None:
+            slots.move(*decision.moves)
+        rows = (decision.slots >= 0).nonzero()[0]
+        if rows.size:
+            slots.write(decision.slots[rows], rows, batch)
+        if decision.size is not None:
+            slots.shrink(decision.size)
+        if decision.moves is not None:
+            self._move_state(decision, size)
+        self.carried_out(decision, count)
+        if not size and rows.size:
+            self.prepare(batch)
+        return decision
 
-    def dumps(self, path: str | Path) -> None:
-        """Write :meth:`state_dict` to a folder.
+    def _move_state(self, decision: Decision, before: int) -> None:
+        """Let per-slot numbers follow their items."""
+        for part in self._parts.values():
+            if isinstance(part, PerSlot):
+                if decision.moves is not None:
+                    part.move(*decision.moves)
+                if decision.size is not None:
+                    part.array[decision.size : before] = part.empty
 
-        Args:
-            path: the folder; it is made if it is not there.
-        """
-        folder = Path(path).absolute()
-        folder.mkdir(exist_ok=True)
-        torch.save(self.state_dict(), folder / "writer.pt")
-
-    def loads(self, path: str | Path) -> None:
-        """Continue from what :meth:`dumps` wrote.
-
-        Args:
-            path: the folder.
-        """
-        self.load_state_dict(self.read_state(path))
-
-    @staticmethod
-    def read_state(path: str | Path) -> dict[str, Any]:
-        """Read the state that :meth:`dumps` wrote; runs no code from the file.
+    def carried_out(self, decision: Decision, count: int) -> None:
+        """Note that a decision of this writer was carried out.
 
         Args:
-            path: the folder.
-
-        Returns:
-            The state, on the host.
+            decision: of this writer.
+            count: number of items that it was about.
         """
-        file = Path(path).absolute() / "writer.pt"
-        if not file.exists():
-            raise FileNotFoundError(f"no saved selection writer: {file} is missing")
-        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-        return state
+        decision.commit()
+        counts = self.counts.array
+        counts[WRITES] += count
+        counts[DRAWS] += count
+        self.mark_in_step()
 
-    def share_memory_(self) -> SelectionWriter:
-        """Move counters and statistics to memory that child processes share.
+    def mark_in_step(self) -> None:
+        """Note that what the writer knows is that of the stored items."""
+        self.counts.array[REVISION] = self.slots.revision
 
-        Returns:
-            The writer.
-        """
-        self._shared = True
-        self._counters.share_memory_()
-        self._generations.share_memory_()
+    def catch_up(self) -> None:
+        """Take in what others wrote to the storage since this writer last looked."""
+        counts, revision = self.counts.array, self.slots.revision
+        if counts[REVISION] == revision:
+            return
+        if counts[PRELOADED]:
+            self.adopt(self.slots.read(slice(0, int(counts[PRELOADED]))))
+            counts[PRELOADED] = 0
+        else:
+            self.resync()
+        counts[REVISION] = revision
+
+    # -- write-backs ------------------------------------------------------------------
+
+    @property
+    def policy(self) -> SelectionWriter:
+        """The writer that selects: this one, unless it leaves that to another."""
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Refuse to be sent to a child process before there is anything to share."""
-        if get_spawning_popen() is not None and self._generations.stamps is None:
-            raise RuntimeError(
-                f"{type(self).__name__} shares its statistics between processes, and "
-                "they take their shape from the first item: extend the buffer once, "
-                "then empty() it, before it is sent to another process"
-            )
-        return self.__dict__.copy()
+    @torch.no_grad()
+    def update_features(self, data: TensorDictBase) -> None:
+        """Write features back to the slots that they were sampled from.
+
+        A slot that holds another item by now is left alone; of a slot that was sampled
+        several times the last row counts.
+
+        Args:
+            data: a sample with its ``"index"`` and new features.
+
+        Raises:
+            AttributeError: if the policy does not look at features.
+            KeyError, TypeError, ValueError, IndexError: if the sample is not what it
+                should be; nothing is changed.
+        """
+        key, slots = self.feature_key, self.slots
+        if key is None:
+            raise AttributeError(f"{type(self.policy).__name__} does not keep features")
+        if data.batch_dims and not len(data):
+            return
+        places, features = read_write_back(
+            data, key, slots, largest=self.largest_feature, may_shrink=self.compacts
+        )
+        if places.size:
+            in_step = self.counts.array[REVISION] == slots.revision
+            followed = in_step and self.refresh(places, features)
+            slots.write_leaf(key, places, features)
+            if followed:
+                self.mark_in_step()
 
     def __repr__(self) -> str:
         """Class and counts."""
         return (
-            f"{type(self).__name__}(write_count={self._write_count}, "
+            f"{type(self).__name__}(write_count={self.counts.array[WRITES]}, "
             f"reservoir_count={self.reservoir_count})"
         )

@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 
-from info_replay.host_array import HostArray
 from info_replay.registry import register_policy
-from info_replay.settings import check_count
+from info_replay.transfer import to_host
+from info_replay.validation import check_count, check_labels, read_labels
 from info_replay.writers.base import Decision, SelectionWriter
-from info_replay.writers.entries import read_labels, refuse_labels
-from info_replay.writers.host import to_host
 
 __all__ = ["ClassBalancedReservoirWriter"]
 
@@ -52,21 +50,23 @@ class ClassBalancedReservoirWriter(SelectionWriter):
     """
 
     def __init__(self, num_classes: int, *, target_key: NestedKey = "target") -> None:
-        super().__init__("version")
+        super().__init__()
         check_count("num_classes", num_classes)
         self.num_classes = num_classes
         self.target_key = target_key
         # Items of each class in the stream, and whether it has been the largest.
-        self._classes = HostArray(np.zeros((2, num_classes), dtype=np.int64))
+        self._classes = self.array("classes", (2, num_classes), np.int64)
         # Class of each slot and place of the slot in the list of its class.
-        self._members: HostArray | None = None
-        self._lists: list[list[int]] | None = None
-        self._lists_version = -1
+        self._labels = self.per_slot("labels", np.int64, empty=-1)
+        self._places = self.per_slot("places", np.int64, empty=-1)
+        # The slots of each class, and the revision of the storage that they are of.
+        self._lists: tuple[int, list[list[int]]] | None = None
 
     @property
     def stream_counts(self) -> NDArray[np.int64]:
         """Items of each class that were offered."""
-        return self._classes.array[0].copy()
+        counts: NDArray[np.int64] = self._classes.array[0].copy()
+        return counts
 
     @property
     def memory_counts(self) -> NDArray[np.int64]:
@@ -75,141 +75,89 @@ class ClassBalancedReservoirWriter(SelectionWriter):
 
     def _slot_lists(self) -> list[list[int]]:
         """The slots of each class, in an order that survives a restart."""
-        if self._lists is None or self._lists_version != self._counters["version"]:
-            self._lists = [[] for _ in range(self.num_classes)]
-            if self._members is not None:
-                labels, places = self._members.array
-                used = np.flatnonzero(labels >= 0)
-                for slot in used[np.lexsort((places[used], labels[used]))]:
-                    self._lists[labels[slot]].append(int(slot))
-            self._lists_version = self._counters["version"]
-        return self._lists
+        if self._lists is None or self._lists[0] != self.revision:
+            lists: list[list[int]] = [[] for _ in range(self.num_classes)]
+            labels, places = self._labels.array, self._places.array
+            used = np.flatnonzero(labels >= 0)
+            for slot in used[np.lexsort((places[used], labels[used]))]:
+                lists[labels[slot]].append(int(slot))
+            self._lists = self.revision, lists
+        return self._lists[1]
 
-    def _labels(self, data: TensorDictBase) -> NDArray[np.int64]:
+    def _read(self, batch: TensorDictBase) -> NDArray[np.int64]:
         """Labels of a batch, checked."""
-        labels = to_host(read_labels(data, self.target_key))[0].astype(np.int64)
-        refuse_labels(labels, self.num_classes, self.target_key)
+        labels = to_host(read_labels(batch, self.target_key))[0].astype(np.int64)
+        check_labels(labels, self.num_classes, self.target_key)
         return labels
 
-    def _check(self, data: TensorDictBase) -> None:
-        self._labels(data)
+    def check(self, batch: TensorDictBase) -> None:
+        """Refuse labels that are not those of a class."""
+        self._read(batch)
 
-    def _prepare(self, data: TensorDictBase) -> None:
-        self._make_members()
-
-    def _decide(self, data: TensorDictBase) -> Decision:
-        count = len(data)
-        labels = self._labels(data)
-        batch = _Batch(self._slot_lists(), *self._classes.array.copy())
-        # The batch works on the lists themselves; until it is committed they count as
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        count = len(batch)
+        labels = self._read(batch)
+        plan = _Plan(self._slot_lists(), *self._classes.array.copy())
+        # The plan works on the lists themselves: until it is carried out they count as
         # outdated and would be derived again.
-        self._lists_version = -1
-        draws = self._uniforms(count)
+        self._lists = None
+        draws = self.uniforms(count)
         size, capacity = len(self.slots), self.slots.capacity
         filled = min(count, capacity - size)
-        batch.fill(labels[:filled], size)
+        plan.fill(labels[:filled], size)
         if size + filled == capacity:
-            batch.update_full()
+            plan.update_full()
         start = filled
         while start < count:
             # Items of full classes leave the class of every slot as it is, so a whole
             # run of them is decided at once.
-            newcomers = np.flatnonzero(~batch.full[labels[start:]].astype(bool))
+            newcomers = np.flatnonzero(~plan.full[labels[start:]].astype(bool))
             stop = start + int(newcomers[0]) if newcomers.size else count
-            batch.sample_within(labels[start:stop], draws[start:stop, 0], start)
+            plan.sample_within(labels[start:stop], draws[start:stop, 0], start)
             if stop < count:
-                batch.take_over(int(labels[stop]), draws[stop, 0], stop)
+                plan.take_over(int(labels[stop]), draws[stop, 0], stop)
             start = stop + 1
-        places = np.full(count, -1, dtype=np.int64)
-        for slot, row in batch.owner.items():
-            places[row] = slot
+        slots = np.full(count, -1, dtype=np.int64)
+        for slot, row in plan.owner.items():
+            slots[row] = slot
 
         def commit() -> None:
-            self._classes.array[:] = batch.stream, batch.full
-            self._remember(batch)
-            self._counters["reservoir_count"] += count
+            self._remember(plan)
+            self.reservoir_count += count
 
-        return places, commit
+        return Decision(slots, commit)
 
-    def _adopt(self, data: TensorDictBase) -> None:
-        labels = self._labels(data)
-        batch = _Batch(
+    def adopt(self, items: TensorDictBase) -> None:
+        """Count the classes of items that the storage brought along."""
+        labels = self._read(items)
+        plan = _Plan(
             [[] for _ in range(self.num_classes)],
             *np.zeros((2, self.num_classes), dtype=np.int64),
         )
-        batch.fill(labels, 0)
+        plan.fill(labels, 0)
         if len(labels) == self.slots.capacity:
-            batch.update_full()
-        self._classes.array[:] = batch.stream, batch.full
-        self._remember(batch)
+            plan.update_full()
+        self._remember(plan)
 
-    def _make_members(self) -> HostArray:
-        if self._members is None:
-            self._members = HostArray(
-                np.full((2, self.slots.capacity), -1, dtype=np.int64)
-            )
-            if self._shared:
-                self._members.share_memory_()
-        return self._members
+    def _remember(self, plan: _Plan) -> None:
+        self._classes.array[:] = plan.stream, plan.full
+        for slot, (label, place) in plan.moved.items():
+            self._labels.array[slot] = label
+            self._places.array[slot] = place
+        self._lists = self.slots.revision, plan.lists
 
-    def _remember(self, batch: _Batch) -> None:
-        labels, places = self._make_members().array
-        for slot, (label, place) in batch.moved.items():
-            labels[slot] = label
-            places[slot] = place
-        self._counters["version"] += 1
-        self._lists, self._lists_version = batch.lists, self._counters["version"]
-
-    def _forget_statistics(self) -> None:
-        self._classes.array[:] = 0
-        if self._members is not None:
-            self._members.array[:] = -1
-        self._counters["version"] += 1
-
-    def _policy_state(self) -> dict[str, Any]:
-        return {
-            "classes": self._classes.tensor(),
-            "members": None if self._members is None else self._members.tensor(),
-        }
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`; see :class:`SelectionWriter`.
-
-        Args:
-            state_dict: of a writer with as many classes.
-        """
-        version = self._counters["version"]
-        super().load_state_dict(state_dict)
-        # It never goes back, so that no process takes its old lists for the new ones.
-        self._counters["version"] = max(version + 1, self._counters["version"])
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._classes.assign(state["classes"])
-        if state["members"] is None:
-            self._members = None
-        else:
-            self._make_members().assign(state["members"])
-        self._counters["version"] += 1
-
-    def _policy_settings(self) -> dict[str, Any]:
-        return {"num_classes": self.num_classes}
-
-    def share_memory_(self) -> ClassBalancedReservoirWriter:
-        """Move the class counts to shared memory, too."""
-        super().share_memory_()
-        self._classes.share_memory_()
-        if self._members is not None:
-            self._members.share_memory_()
-        return self
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Continue from saved state; the lists are derived anew."""
+        super().restore_state(state)
+        self._lists = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the lists out: they are derived."""
-        state = super().__getstate__()
-        state["_lists"] = None
-        return state
+        return {**super().__getstate__(), "_lists": None}
 
 
-class _Batch:
+class _Plan:
     """The state of the policy while one batch is decided.
 
     Args:

@@ -12,15 +12,19 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.coresets import merge_index, select_coreset
-from info_replay.host_array import HostArray
-from info_replay.kernels import ReLUTangentKernel
+from info_replay.coreset.kernels import ReLUTangentKernel
+from info_replay.coreset.selection import merge_index, select_coreset
 from info_replay.registry import register_policy
-from info_replay.settings import check_count, check_positive
-from info_replay.writers.entries import read_labels, refuse_infinite, refuse_labels
-from info_replay.writers.host import to_host
-from info_replay.writers.regrouping import Places, Regrouping, RegroupingWriter
-from info_replay.writers.slot_array import SlotArray
+from info_replay.storage.slots import Slots
+from info_replay.transfer import to_host
+from info_replay.validation import (
+    check_count,
+    check_finite_entry,
+    check_labels,
+    check_positive,
+    read_labels,
+)
+from info_replay.writers.base import Decision, Places, SelectionWriter
 
 __all__ = ["CoresetWriter"]
 
@@ -29,16 +33,16 @@ _BLOCK = 1024
 
 
 @register_policy("coreset")
-class CoresetWriter(RegroupingWriter):
+class CoresetWriter(SelectionWriter):
     """Keeps coresets of the stream (Borsos et al., 2020, the streaming version).
 
     The memory is divided into parts of ``capacity // parts`` items. Every batch is
     compressed to a coreset of that size, which is a new part; when there is one part
     too many, two neighbours are merged and compressed again, the items of a part
-    standing for its batches together (:func:`info_replay.coresets.merge_index`). A
+    standing for its batches together (:func:`info_replay.coreset.merge_index`). A
     coreset is found by greedy forward selection on a bilevel problem: which point
     should a model be fitted to next, so that it does well on all of them
-    (:func:`info_replay.coresets.select_coreset`). The model is a kernel machine that
+    (:func:`info_replay.coreset.select_coreset`). The model is a kernel machine that
     stands in for the network; it needs no training of its own and does not change, so
     coresets of different times can be compared.
 
@@ -71,6 +75,8 @@ class CoresetWriter(RegroupingWriter):
         [0, 0, 0, 1]
     """
 
+    compacts = True
+
     def __init__(
         self,
         num_classes: int,
@@ -94,33 +100,31 @@ class CoresetWriter(RegroupingWriter):
         self.observation_key = observation_key
         self.target_key = target_key
         # Batches that each part stands for, oldest first, 0 where there is no part.
-        self._counts = HostArray(np.zeros(parts, dtype=np.int64))
-        self._part_of = SlotArray(np.int64)  # of the item in each slot
+        self._batches = self.array("batches", parts, np.int64)
+        self._part_of = self.per_slot("part_of", np.int64, empty=-1)
 
-    def register_storage(self, storage: Any) -> None:
-        """Take a storage; it must have a slot for each part at least.
-
-        Args:
-            storage: a one-dimensional tensor storage.
-        """
-        if getattr(storage, "max_size", self.parts) < self.parts:
+    def manage(self, slots: Slots) -> None:
+        """Manage some slots, of which there must be one for each part at least."""
+        if slots.capacity < self.parts:
             raise ValueError(
-                f"capacity must be at least parts={self.parts}, got {storage.max_size}"
+                f"capacity must be at least parts={self.parts}, got {slots.capacity}"
             )
-        super().register_storage(storage)
+        super().manage(slots)
 
     # -- deciding ---------------------------------------------------------------------
 
-    def _blocks(self, count: int) -> list[slice]:
+    def split(self, count: int) -> list[slice]:
+        """Blocks of items whose kernel is computed together."""
         return [slice(a, min(a + _BLOCK, count)) for a in range(0, count, _BLOCK)]
 
-    def _check(self, data: TensorDictBase) -> None:
-        inputs, labels = self._read(data)
+    def check(self, batch: TensorDictBase) -> None:
+        """Refuse labels, inputs or kernels that cannot be computed with."""
+        inputs, labels = self._read(batch)
         kernels = [
             torch.isfinite(self._flat_kernel(inputs[block])).all()
-            for block in self._blocks(len(inputs))
+            for block in self.split(len(inputs))
         ]
-        self._refuse(
+        self._check_values(
             inputs,
             *to_host(torch.isfinite(inputs).all(), torch.stack(kernels).all(), labels),
         )
@@ -134,16 +138,16 @@ class CoresetWriter(RegroupingWriter):
         device = self.slots.device
         return inputs.detach().to(device), labels.to(device)
 
-    def _refuse(
+    def _check_values(
         self,
         inputs: Tensor,
         inputs_finite: NDArray[Any],
         kernel_finite: NDArray[Any],
         labels: NDArray[Any],
     ) -> None:
-        refuse_labels(labels, self.num_classes, self.target_key)
+        check_labels(labels, self.num_classes, self.target_key)
         if not inputs_finite:
-            refuse_infinite(inputs, self.observation_key)
+            check_finite_entry(inputs, self.observation_key)
         if not kernel_finite:
             raise ValueError(
                 f"the kernel of entry {self.observation_key!r} must be finite, got "
@@ -157,7 +161,7 @@ class CoresetWriter(RegroupingWriter):
         finite, flat, classes = to_host(
             torch.isfinite(inputs).all(), self._flat_kernel(inputs), labels
         )
-        self._refuse(inputs, finite, np.isfinite(flat).all(), classes)
+        self._check_values(inputs, finite, np.isfinite(flat).all(), classes)
         return select_coreset(
             flat.reshape(count, count),
             classes.astype(np.int64),
@@ -181,87 +185,76 @@ class CoresetWriter(RegroupingWriter):
             )
         return kernel.detach().double().flatten()
 
-    def _decide(self, data: TensorDictBase) -> Regrouping:
-        size = len(self.slots)
-        rows = np.sort(self._compress(data, np.ones(len(data))))
-        counts = [*self._counts.array[self._counts.array > 0].tolist(), 1]
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        size, count = len(self.slots), len(batch)
+        rows = np.sort(self._compress(batch, np.ones(count)))
+        batches = [*self._batches.array[self._batches.array > 0].tolist(), 1]
         # Points are numbered: first the slots, then the rows that come in.
         parts = np.append(
-            self._part_of.of(self.slots)[:size], np.full(len(rows), len(counts) - 1)
+            self._part_of.array[:size], np.full(len(rows), len(batches) - 1)
         )
         kept = np.ones(size + len(rows), dtype=bool)
-        if len(counts) > self.parts:
-            place = merge_index(counts)
+        place = len(batches)  # no part is after the last
+        if len(batches) > self.parts:
+            place = merge_index(batches)
             points = np.flatnonzero((parts == place) | (parts == place + 1))
-            chosen = self._merge(data, points, rows, parts, counts)
+            chosen = self._merge(batch, points, rows, parts, batches)
             kept[points] = False
             kept[chosen] = True
-            counts[place : place + 2] = [counts[place] + counts[place + 1]]
+            batches[place : place + 2] = [batches[place] + batches[place + 1]]
             parts = np.where(parts > place, parts - 1, parts)
+        new_parts = parts[size:][kept[size:]]
+        old, new = np.flatnonzero(kept[:size]), rows[kept[size:]]
 
-        def commit(sources: Places) -> None:
-            new = sources < 0
-            points = sources.copy()
-            points[new] = size + np.searchsorted(rows, -1 - sources[new])
-            self._part_of.of(self.slots)[: len(sources)] = parts[points]
-            self._counts.array[:] = 0
-            self._counts.array[: len(counts)] = counts
+        def commit() -> None:
+            part_of = self._part_of.array
+            part_of[part_of > place] -= 1
+            part_of[decision.slots[new]] = new_parts
+            self._batches.array[:] = 0
+            self._batches.array[: len(batches)] = batches
+            self.reservoir_count += len(new)
 
-        return Regrouping(np.flatnonzero(kept[:size]), rows[kept[size:]], commit)
+        decision = Decision.compacting(old, new, count, commit)
+        return decision
 
     def _merge(
         self,
-        data: TensorDictBase,
+        batch: TensorDictBase,
         points: Places,
         rows: Places,
         parts: Places,
-        counts: list[int],
+        batches: list[int],
     ) -> Places:
         """Compress two parts to one; gives the points that stay."""
         size = len(self.slots)
         device = self.slots.device
         old = torch.from_numpy(points[points < size]).to(device)
-        new = torch.from_numpy(rows[points[points >= size] - size]).to(data.device)
+        new = torch.from_numpy(rows[points[points >= size] - size]).to(batch.device)
         keys = [self.observation_key, self.target_key]
         items = torch.cat(
             [
                 self.slots.read(old).select(*keys),
-                data[new].select(*keys).to(device),
+                batch[new].select(*keys).to(device),
             ]
         )
         # All items of a part stand for its batches together.
-        members = np.bincount(parts, minlength=len(counts))
-        weights = np.array(counts) / np.maximum(members, 1)
+        members = np.bincount(parts, minlength=len(batches))
+        weights = np.array(batches) / np.maximum(members, 1)
         return points[self._compress(items, weights[parts[points]])]
 
-    def _adopt(self, data: TensorDictBase) -> None:
-        self._check(data)
-        part_of = np.arange(len(data)) * self.parts // self.slots.capacity
-        self._part_of.of(self.slots)[: len(data)] = part_of
-        self._counts.array[:] = 0
-        self._counts.array[: part_of[-1] + 1] = 1
+    def adopt(self, items: TensorDictBase) -> None:
+        """Divide items that the storage brought along into parts."""
+        self.check(items)
+        part_of = np.arange(len(items)) * self.parts // self.slots.capacity
+        self._part_of.array[: len(items)] = part_of
+        self._batches.array[:] = 0
+        self._batches.array[: part_of[-1] + 1] = 1
 
-    # -- emptying, saving and sharing -------------------------------------------------
-
-    def _forget_statistics(self) -> None:
-        self._counts.array[:] = 0
-
-    def _policy_state(self) -> dict[str, Any]:
-        return {
-            "counts": self._counts.tensor(),
-            "part_of": self._part_of.tensor(self.slots),
-        }
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._counts.assign(state["counts"])
-        self._part_of.assign(self.slots, state["part_of"])
-
-    def _policy_settings(self) -> dict[str, Any]:
-        return {"num_classes": self.num_classes, "parts": self.parts}
-
-    def share_memory_(self) -> CoresetWriter:
-        """Move the division into parts to shared memory, too."""
-        super().share_memory_()
-        self._counts.share_memory_()
-        self._part_of.share_memory_()
-        return self
+    def resync(self) -> None:
+        """Start again with what is there, if somebody else added or removed items."""
+        size = len(self.slots)
+        if size != np.count_nonzero(self._part_of.array >= 0):
+            self.clear_state()
+            if size:
+                self.adopt(self.slots.read(slice(0, size)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,13 +9,10 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.host_array import HostArray
 from info_replay.registry import register_policy
-from info_replay.writers.entries import read_features, refuse_infinite
-from info_replay.writers.features import FeatureWriter
-from info_replay.writers.host import extremes, to_host
-from info_replay.writers.regrouping import Places, Regrouping, RegroupingWriter
-from info_replay.writers.slot_array import SlotArray
+from info_replay.transfer import extremes, to_host
+from info_replay.validation import check_range, read_features
+from info_replay.writers.base import Decision, SelectionWriter
 
 __all__ = ["FeatureClusterWriter"]
 
@@ -28,7 +23,7 @@ _BLOCK = 512
 
 
 @register_policy("fss-clust")
-class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
+class FeatureClusterWriter(SelectionWriter):
     """Keeps items that are far from each other: FSS-Clust (Aljundi et al., 2019).
 
     An item is stored if the distance of its features from those of every stored item
@@ -57,38 +52,44 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
         (tensor([0., 5., 9.]), 1.0)
     """
 
+    compacts = True
+    largest_feature = 1e150  # its square is finite, also summed up
+
     def __init__(self, *, feature_key: NestedKey = "feature") -> None:
         super().__init__()
-        self.feature_key = feature_key
-        self._largest_feature = 1e150  # its square is finite, also summed up
-        self._radius = HostArray(np.zeros(1))
-        self._arrivals = SlotArray(np.int64)  # the number of each slot's item
+        self.feature_key: NestedKey = feature_key
+        self._radius = self.number("radius")
+        self._arrivals = self.per_slot("arrivals", np.int64, empty=-1)
 
     @property
     def radius(self) -> float:
         """Distance that an item must have from all others."""
-        return float(self._radius.array[0])
+        return float(self._radius.value)
 
     # -- deciding ---------------------------------------------------------------------
 
-    def _blocks(self, count: int) -> list[slice]:
+    def split(self, count: int) -> list[slice]:
+        """Blocks of items whose distances are computed together."""
         return [slice(a, min(a + _BLOCK, count)) for a in range(0, count, _BLOCK)]
 
-    def _check(self, data: TensorDictBase) -> None:
-        features = self._read(data)
-        self._refuse(features, *to_host(*extremes(features)))
+    def check(self, batch: TensorDictBase) -> None:
+        """Refuse features that cannot be computed with."""
+        features = self._read(batch)
+        self._check_range(features, *to_host(*extremes(features)))
 
-    def _read(self, data: TensorDictBase) -> Tensor:
-        features = read_features(data, self.feature_key)
+    def _read(self, batch: TensorDictBase) -> Tensor:
+        features = read_features(batch, self.feature_key)
         return features.detach().to(self.slots.device)
 
-    def _refuse(self, features: Tensor, low: NDArray[Any], high: NDArray[Any]) -> None:
-        if not self._in_range(float(low), float(high)):
-            refuse_infinite(features, self.feature_key)
-            self._refuse_large(float(max(-low, high)))
+    def _check_range(self, features: Tensor, low: Array, high: Array) -> None:
+        largest = self.largest_feature
+        check_range(
+            features, self.feature_key, float(low), float(high), largest=largest
+        )
 
-    def _decide(self, data: TensorDictBase) -> Regrouping:
-        features = self._read(data)
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        features = self._read(batch)
         size, count = len(self.slots), len(features)
         stored = self.slots.leaf(self.feature_key)[:size] if size else features[:0]
         low, high, *parts = to_host(
@@ -96,13 +97,11 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
             distances(features, stored).flatten(),
             distances(features, features).flatten(),
         )
-        self._refuse(features, low, high)
+        self._check_range(features, low, high)
         # Points are numbered: first the slots, then the batch.
         table = np.concatenate([part.reshape(count, -1) for part in parts], axis=1)
-        first = self._counters["draw_count"]
-        arrivals = np.append(
-            self._arrivals.of(self.slots)[:size], first + np.arange(count)
-        )
+        new_arrivals = self.draw_count + np.arange(count)
+        arrivals = np.append(self._arrivals.array[:size], new_arrivals)
         radius, present, square = self.radius, list(range(size)), None
         nearest = table[:, present].min(axis=1, initial=np.inf)
         start = entered = 0
@@ -122,15 +121,16 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
                 present = [present[place] for place in chosen]
                 nearest = table[:, present].min(axis=1)
         points = np.sort(np.array(present, dtype=np.int64))
+        rows = points[points >= size] - size
 
-        def commit(sources: Places) -> None:
-            points = np.where(sources >= 0, sources, size - 1 - sources)
-            self._arrivals.of(self.slots)[: len(sources)] = arrivals[points]
-            self._radius.array[0] = radius
+        def commit() -> None:
+            self._arrivals.array[decision.slots[rows]] = new_arrivals[rows]
+            self._radius.value = radius
             # Items that came and went again within the batch count as in smaller ones.
-            self._counters["reservoir_count"] += entered - int((sources < 0).sum())
+            self.reservoir_count += entered
 
-        return Regrouping(points[points < size], points[points >= size] - size, commit)
+        decision = Decision.compacting(points[points < size], rows, count, commit)
+        return decision
 
     def _square(self, stored: Tensor, table: Array) -> Array:
         """Distances of all points, stored and new, from each other."""
@@ -139,31 +139,18 @@ class FeatureClusterWriter(RegroupingWriter, FeatureWriter):
         above = np.concatenate([between.reshape(size, size), table[:, :size].T], axis=1)
         return np.concatenate([above, table])
 
-    def _adopt(self, data: TensorDictBase) -> None:
-        self._check(data)
-        self._arrivals.of(self.slots)[: len(data)] = np.arange(len(data))
+    def adopt(self, items: TensorDictBase) -> None:
+        """Let items that the storage brought along have arrived in their order."""
+        self.check(items)
+        self._arrivals.array[: len(items)] = np.arange(len(items))
 
-    # -- emptying, saving and sharing -------------------------------------------------
-
-    def _forget_statistics(self) -> None:
-        self._radius.array[:] = 0
-
-    def _policy_state(self) -> dict[str, Any]:
-        return {
-            "radius": self._radius.tensor(),
-            "arrivals": self._arrivals.tensor(self.slots),
-        }
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._radius.assign(state["radius"])
-        self._arrivals.assign(self.slots, state["arrivals"])
-
-    def share_memory_(self) -> FeatureClusterWriter:
-        """Move radius and order to shared memory, too."""
-        super().share_memory_()
-        self._radius.share_memory_()
-        self._arrivals.share_memory_()
-        return self
+    def resync(self) -> None:
+        """Start again with what is there, if somebody else added or removed items."""
+        size = len(self.slots)
+        if size != np.count_nonzero(self._arrivals.array >= 0):
+            self.clear_state()
+            if size:
+                self.adopt(self.slots.read(slice(0, size)))
 
 
 def distances(left: Tensor, right: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +12,12 @@ from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from info_replay.random_stream import generator_of
 from info_replay.registry import register_policy
-from info_replay.settings import check_count
+from info_replay.storage.slots import BOOKKEEPING_KEYS
+from info_replay.transfer import to_host
+from info_replay.validation import check_count
 from info_replay.writers.base import Decision, SelectionWriter
-from info_replay.writers.host import to_host
-from info_replay.writers.slot_array import SlotArray
-from info_replay.writers.slots import BOOKKEEPING_KEYS
 
 __all__ = ["GradientGreedyWriter"]
 
@@ -85,13 +84,14 @@ class GradientGreedyWriter(SelectionWriter):
         self.gradients = gradients
         self.group_size = group_size
         self.groups = groups
-        self._scores = SlotArray(np.float64)
+        self._scores = self.per_slot("scores", np.float64)
 
     @property
     def scores(self) -> NDArray[np.float64]:
         """Score of each item in the memory, by slot."""
-        self._adopt_brought()
-        return self._scores.of(self.slots)[: len(self.slots)].copy()
+        self.catch_up()
+        scores: NDArray[np.float64] = self._scores.array[: len(self.slots)].copy()
+        return scores
 
     # -- gradients --------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class GradientGreedyWriter(SelectionWriter):
         shape = tuple(gradients.shape)
         if len(shape) != 2 or shape != (len(items), width or max(1, shape[1])):
             raise ValueError(
-                "the gradients function must give one gradient a group, shape "
+                "the gradients function must give one gradient per group, shape "
                 f"({len(items)}, {width or 'P'}), got {shape}"
             )
         gradients = gradients.detach()
@@ -117,7 +117,7 @@ class GradientGreedyWriter(SelectionWriter):
             gradients = gradients / torch.where(length > 0, length, 1)
         return gradients
 
-    def _compass(self, draws: NDArray[np.float64]) -> Tensor:
+    def _group_gradients(self, draws: NDArray[np.float64]) -> Tensor:
         """Gradients of random groups of the memory, ``(groups, P)``."""
         size = len(draws)
         width = min(self.group_size, size)
@@ -126,12 +126,12 @@ class GradientGreedyWriter(SelectionWriter):
         index = torch.from_numpy(chosen).to(self.slots.device)
         return self._units(self.slots.read(index).reshape(count, width))
 
-    def _similarities(self, items: TensorDictBase, compass: Tensor) -> Tensor:
+    def _similarities(self, items: TensorDictBase, groups: Tensor) -> Tensor:
         """Largest cosine similarity of each item to the groups, shape ``(n,)``."""
-        width = compass.shape[1]
+        width = groups.shape[1]
         return torch.cat(
             [
-                (self._units(part.unsqueeze(1), width) @ compass.T).amax(1)
+                (self._units(part.unsqueeze(1), width) @ groups.T).amax(1)
                 for part in items.split(max(1, _LARGEST // width))
             ]
         )
@@ -141,39 +141,42 @@ class GradientGreedyWriter(SelectionWriter):
 
     # -- deciding ---------------------------------------------------------------------
 
-    def _blocks(self, count: int) -> list[slice]:
+    def split(self, count: int) -> list[slice]:
+        """Blocks of at most as many items as there are slots."""
         capacity = self.slots.capacity
         filled = min(count, capacity - len(self.slots))
         cuts = [*range(0, filled, capacity), *range(filled, count, capacity), count]
         return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
-    def _check(self, data: TensorDictBase) -> None:
+    def check(self, batch: TensorDictBase) -> None:
+        """Refuse gradients that are not finite."""
         # The mean of gradients is finite only if all of them are.
-        items = self._place(data)
+        items = self._place(batch)
         means = [
             self._units(items[block].unsqueeze(0)).sum()
-            for block in self._blocks(len(data))
+            for block in self.split(len(batch))
         ]
         _fetch(torch.stack(means), torch.zeros_like(means[0]))
 
-    def _decide(self, data: TensorDictBase) -> Decision:
-        size, count = len(self.slots), len(data)
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        size, count = len(self.slots), len(batch)
         group_draws, candidate_draws, draws = self._draw(size, count)
         scores = np.full(count, _FIRST_SCORE)
         places = size + np.arange(count)
         if not size:
-            self._check(data)  # what is stored now is compared with later
+            self.check(batch)  # what is stored now is compared with later
         else:
-            items = self._place(data)
-            compass = self._compass(group_draws)
+            items = self._place(batch)
+            groups = self._group_gradients(group_draws)
             if size < self.slots.capacity:
-                scores = _fetch(self._similarities(items, compass), compass.sum())
+                scores = _fetch(self._similarities(items, groups), groups.sum())
             else:
-                block = self._units(items.unsqueeze(0), compass.shape[1])
-                (similarity,) = _fetch((block @ compass.T).amax(1), compass.sum())
+                block = self._units(items.unsqueeze(0), groups.shape[1])
+                (similarity,) = _fetch((block @ groups.T).amax(1), groups.sum())
                 if similarity < 0:
-                    scores = _fetch(self._similarities(items, compass), compass.sum())
-                    stored = self._scores.of(self.slots)
+                    scores = _fetch(self._similarities(items, groups), groups.sum())
+                    stored = self._scores.array
                     places = _draw_order(stored, candidate_draws)[:count]
                     places[draws >= _chance(stored[places], scores)] = -1
                 else:
@@ -181,61 +184,30 @@ class GradientGreedyWriter(SelectionWriter):
 
         def commit() -> None:
             kept = places >= 0
-            self._scores.of(self.slots)[places[kept]] = scores[kept]
-            self._counters["reservoir_count"] += int(kept.sum())
+            self._scores.array[places[kept]] = scores[kept]
+            self.reservoir_count += int(kept.sum())
 
-        return places, commit
+        return Decision(places, commit)
 
     def _draw(self, size: int, count: int) -> list[NDArray[np.float64]]:
         """Random numbers of a block; the same if asked twice.
 
         Returns:
-            One a slot for the groups, one a slot for the candidates, one an item.
+            One per slot for the groups, one per slot for the candidates, one per item.
         """
-        # The second words tell these numbers from those of RandomStream, and those of
-        # one block from those of the next.
-        generator = np.random.Generator(
-            np.random.Philox(
-                key=np.array([self.seed, 1], dtype=np.uint64),
-                counter=np.array(
-                    [0, self._counters["draw_count"], 0, 0], dtype=np.uint64
-                ),
-            )
-        )
+        generator = generator_of(self.seed, 1, self.draw_count)
         return [generator.random(length) for length in (size, size, count)]
 
-    def _prepare(self, data: TensorDictBase) -> None:
-        self._scores.of(self.slots)
-
-    def _adopt(self, data: TensorDictBase) -> None:
-        self._scores.of(self.slots)[: len(data)] = _FIRST_SCORE
-
-    # -- emptying, saving and sharing -------------------------------------------------
-
-    def _forget_statistics(self) -> None:
-        self._scores.clear()
-
-    def _policy_state(self) -> dict[str, Any]:
-        return {"scores": self._scores.tensor(self.slots)}
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._scores.assign(self.slots, state["scores"])
-
-    def _policy_settings(self) -> dict[str, Any]:
-        return {"group_size": self.group_size, "groups": self.groups}
-
-    def share_memory_(self) -> GradientGreedyWriter:
-        """Move the scores to shared memory, too."""
-        super().share_memory_()
-        self._scores.share_memory_()
-        return self
+    def adopt(self, items: TensorDictBase) -> None:
+        """Give items that the storage brought along the score of the first ones."""
+        self._scores.array[: len(items)] = _FIRST_SCORE
 
 
 def _fetch(similarities: Tensor, memory: Tensor) -> NDArray[np.float64]:
     """Bring similarities to the host, checked.
 
     Args:
-        similarities: one an item or block.
+        similarities: one per item or block.
         memory: a number that is finite if the gradients of the memory are.
     """
     found, of_memory = to_host(similarities, memory)

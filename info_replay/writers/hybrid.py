@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from torch import Tensor
-from torchrl.data import Storage
 
-from info_replay.settings import check_count
-from info_replay.writers.base import SelectionWriter
-from info_replay.writers.slots import Slots
-from info_replay.writers.window import Window, WindowGenerations
+from info_replay.storage.slot_range import SlotRange
+from info_replay.storage.slots import Slots
+from info_replay.validation import check_count
+from info_replay.writers.base import Decision, Places, SelectionWriter
 
 __all__ = ["HybridWriter"]
 
@@ -60,13 +58,13 @@ class HybridWriter(SelectionWriter):
     """
 
     def __init__(self, selection: SelectionWriter, recent: int | float) -> None:
-        super().__init__("position")  # the slot of the ring that is written next
+        super().__init__()
         if not isinstance(selection, SelectionWriter):
             raise TypeError(
                 "selection must be a SelectionWriter such as ReservoirWriter(), got "
                 f"{selection!r}"
             )
-        if selection.regroups or isinstance(selection, HybridWriter):
+        if selection.compacts or isinstance(selection, HybridWriter):
             raise ValueError(
                 "selection must be a writer that gives up no slots and has no ring of "
                 f"its own, got a {type(selection).__name__}"
@@ -78,9 +76,12 @@ class HybridWriter(SelectionWriter):
                 "recent must be a number of slots or a share of the capacity, a float "
                 f"between 0 and 1, got {recent!r}"
             )
-        self.selection = selection
+        self.selection = self.declare("selection", selection)
         self.recent = recent
-        self._window: Window | None = None
+        self.feature_key = selection.feature_key
+        self.largest_feature = selection.largest_feature
+        # The slot of the ring that is written next.
+        self._position = self.counter("position")
 
     @property
     def policy(self) -> SelectionWriter:
@@ -89,25 +90,18 @@ class HybridWriter(SelectionWriter):
 
     # -- the slots --------------------------------------------------------------------
 
-    def register_storage(self, storage: Storage) -> None:
-        """Take a storage; of items that it holds, the first are the ring.
+    def manage(self, slots: Slots) -> None:
+        """Divide slots into the ring and those of the policy.
 
         Args:
-            storage: a one-dimensional tensor storage of more slots than ``recent``.
+            slots: more than ``recent``; of items that they hold, the first are the
+                ring.
         """
-        if self._slots is not None and self._slots.storage is storage:
-            return
-        slots = Slots(storage)
-        window = Window(slots, self._ring_size(slots.capacity))
-        if self._shared:
-            window.share_memory_()
-        self._slots, self._storage, self._window = slots, storage, window
-        self.selection._generations = WindowGenerations(self._generations, window)
-        self.selection._take(window)
-        if len(slots) and not self._counters["write_count"]:
-            self._counters["brought"] = min(len(slots), window.first)
+        selected = SlotRange(slots, self._size_of_ring(slots.capacity))
+        super().manage(slots)
+        self.selection.manage(selected)
 
-    def _ring_size(self, capacity: int) -> int:
+    def _size_of_ring(self, capacity: int) -> int:
         if capacity < 2:
             raise ValueError(
                 f"a ring and a selection need a capacity of at least 2, got {capacity}"
@@ -124,70 +118,64 @@ class HybridWriter(SelectionWriter):
         return size
 
     @property
-    def window(self) -> Window:
-        """The slots of the policy; the ring is before them."""
-        _ = self.slots  # which says what is missing
-        assert self._window is not None
-        return self._window
+    def ring_size(self) -> int:
+        """Number of slots of the ring; those of the policy come after it."""
+        return self.slots.capacity - self.selection.slots.capacity
 
-    # -- offering ---------------------------------------------------------------------
+    # -- deciding ---------------------------------------------------------------------
 
-    def _decide(self, data: TensorDictBase) -> Any:
-        """What the policy does with items that leave the ring, in its own slots."""
-        return self.selection._decide(data)
+    def split(self, count: int) -> list[slice]:
+        """Parts whose leaving items the policy decides about together."""
+        room = max(0, self.ring_size - len(self.slots))
+        if count <= room:
+            return [slice(0, count)]
+        inner = self.selection.split(count - room)
+        cuts = [0, *(room + part.start for part in inner[1:]), count]
+        return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
-    def _adopt_brought(self) -> None:
-        brought = self._counters["brought"]
-        if brought:
-            self.selection._check(self.slots.read(slice(0, brought)))
-        self.selection._adopt_brought()
-        if brought:
-            self._counters["brought"] = 0
+    def check(self, batch: TensorDictBase) -> None:
+        """Refuse what the policy would refuse later."""
+        self.selection.check(batch)
 
-    def _offer(self, data: TensorDictBase) -> NDArray[np.int64]:
-        data = self.slots.admit(data)
-        self._adopt_brought()
-        self.selection._check(data)
-        ring, count = self.window.first, len(data)
-        places = np.full(count, -1)
-        is_first = self._generations.stamps is None
-        # What may still fail comes first, so that the ring has not moved then.
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        self.check(batch)
+        selection, ring, count = self.selection, self.ring_size, len(batch)
         held = min(len(self.slots), ring)
-        position = held if held < ring else self._counters["position"]
+        position = held if held < ring else self._position.value
         oldest = position if held == ring else 0
-        leaving = max(0, held + count - ring)
+        slots = np.full(count, -1)
+        moves = None
+        inner, leaving = None, max(0, held + count - ring)
         if leaving:
             old = min(leaving, held)
             new = leaving - old
-            items = self._leaving(oldest, old, data, new)
-            fates = self.selection._offer_admitted(items)[old:]
-            places[:new] = np.where(fates >= 0, ring + fates, -1)
+            inner = selection.decide(self._leaving(oldest, old, batch, new))
+            inner.check(leaving, len(selection.slots), selection.slots.capacity)
+            after = np.where(inner.slots >= 0, ring + inner.slots, -1)
+            slots[:new] = after[old:]
+            moving = np.flatnonzero(after[:old] >= 0)
+            moves = (oldest + moving) % ring, after[moving]
         stay = min(count, ring)
-        staying = data if stay == count else data[count - stay :]
-        slots = (position + np.arange(count - stay, count)) % ring
-        self._generations.prepare(self.slots)
-        with self.window.overlook():
-            index = self.slots.write(slots, np.arange(stay), staying)
-        self._generations.advance(self.slots, index)
-        self.slots.announce(index)
-        places[count - stay :] = slots
-        self._counters["position"] = (position + count) % ring
-        self._counters["write_count"] += count
-        if is_first:
-            # Processes may share the memory long before the policy gets an item.
-            self.selection._prepare(data)
-        return places
+        slots[count - stay :] = (position + np.arange(count - stay, count)) % ring
+
+        def commit() -> None:
+            if inner is not None:
+                selection.carried_out(inner, leaving)
+            self._position.value = (position + count) % ring
+
+        return Decision(slots, commit, moves)
 
     def _leaving(
-        self, oldest: int, count: int, data: TensorDictBase, new: int
+        self, oldest: int, count: int, batch: TensorDictBase, new: int
     ) -> TensorDictBase:
         """Items of the ring from the oldest on, followed by the first of the batch.
 
         Nothing is copied if they are side by side; the policy copies what it keeps.
         """
         if not count:
-            return data[:new]
-        slots, ring = self.slots, self.window.first
+            return batch[:new]
+        slots, ring = self.slots, self.ring_size
         where: slice | Tensor = slice(oldest, oldest + count)
         if oldest + count > ring:
             places = (oldest + np.arange(count)) % ring
@@ -196,39 +184,37 @@ class HybridWriter(SelectionWriter):
         if not new:
             return items
         keys = list(slots.leaves)
-        rest = data[:new].select(*keys).to(slots.device)
+        rest = batch[:new].select(*keys).to(slots.device)
         return torch.cat([items.select(*keys), rest])
 
-    # -- writing back -----------------------------------------------------------------
+    # -- the rest of the contract -----------------------------------------------------
 
-    def update_features(self, data: TensorDictBase) -> None:
-        """Write features back to the slots that they were sampled from.
+    def prepare(self, batch: TensorDictBase) -> None:
+        """Let the policy prepare: processes may share the memory before its turn."""
+        self.selection.prepare(batch)
 
-        Args:
-            data: a sample with its ``"index"`` and new features.
+    def adopt(self, items: TensorDictBase) -> None:
+        """Let the policy adopt what is behind the ring."""
+        self.selection.check(items[: self.ring_size])
+        self.selection.catch_up()
 
-        Raises:
-            AttributeError: if the policy does not look at features.
-            KeyError, TypeError, ValueError, IndexError: if the sample is not what it
-                should be; nothing is changed.
-        """
-        selection, window = self.selection, self.window
-        if not selection.keeps_features:
-            raise AttributeError(f"{type(selection).__name__} does not keep features")
-        if data.batch_dims and not len(data):
-            return
-        places, features = selection._read_sample(
-            data, self.slots, len(self.slots), self._generations
-        )
-        in_ring = places < window.first
-        (recent, fresh), (selected, others) = (
-            _pick(places, features, rows) for rows in (in_ring, ~in_ring)
-        )
-        if len(recent):
-            with window.overlook():
-                self.slots.write_leaf(selection.feature_key, recent, fresh)
-        if len(selected):
-            selection._write_back(selected - window.first, others, len(window))
+    def resync(self) -> None:
+        """Let the policy look at what others wrote."""
+        self.selection.catch_up()
+
+    def mark_in_step(self) -> None:
+        """Note that what the policy knows is that of the stored items."""
+        super().mark_in_step()
+        self.selection.mark_in_step()
+
+    def refresh(self, slots: Places, features: Tensor) -> bool:
+        """Let the policy follow new features of its items; the ring has none to."""
+        selected = np.flatnonzero(slots >= self.ring_size)
+        if not selected.size:
+            return True
+        pick = torch.from_numpy(selected).to(features.device)
+        places = slots[selected] - self.ring_size
+        return self.selection.refresh(places, features.index_select(0, pick))
 
     # -- counts and draws -------------------------------------------------------------
 
@@ -236,6 +222,10 @@ class HybridWriter(SelectionWriter):
     def reservoir_count(self) -> int:
         """That of the policy."""
         return self.selection.reservoir_count
+
+    @reservoir_count.setter
+    def reservoir_count(self, value: int) -> None:
+        self.selection.reservoir_count = value
 
     @property
     def seed(self) -> int:
@@ -246,53 +236,6 @@ class HybridWriter(SelectionWriter):
     def seed(self, value: int) -> None:
         self.selection.seed = value
 
-    @property
-    def _rng(self) -> torch.Generator | None:
-        return None
-
-    @_rng.setter
-    def _rng(self, generator: torch.Generator | None) -> None:
-        self.selection._rng = generator
-
-    # -- emptying, saving and sharing -------------------------------------------------
-
-    def _empty(self, empty_write_count: bool = True) -> None:
-        super()._empty(empty_write_count)
-        self._counters["position"] = 0
-        self.selection._empty(empty_write_count)
-
-    def _policy_state(self) -> dict[str, Any]:
-        return self.selection.state_dict()
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self.selection.load_state_dict(state)
-
-    def _policy_settings(self) -> dict[str, Any]:
-        return {"recent": self.window.first}
-
-    def check_state(self, state_dict: dict[str, Any]) -> None:
-        """Refuse a saved state that does not fit; see :class:`SelectionWriter`.
-
-        Args:
-            state_dict: from :meth:`state_dict`.
-        """
-        super().check_state(state_dict)
-        self.selection.check_state(state_dict.get("policy", {}))
-
-    def share_memory_(self) -> HybridWriter:
-        """Move what the policy keeps to shared memory, too."""
-        super().share_memory_()
-        self.selection.share_memory_()
-        if self._window is not None:
-            self._window.share_memory_()
-        return self
-
-
-def _pick(
-    places: NDArray[np.int64], features: Tensor, rows: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], Tensor]:
-    """Some of the slots and their features; a copy unless it is all."""
-    if not rows.all():
-        pick = torch.from_numpy(np.flatnonzero(rows)).to(features.device)
-        features = features.index_select(0, pick)
-    return places[rows], features
+    def seed_from(self, generator: torch.Generator) -> None:
+        """Seed the policy; the ring draws nothing."""
+        self.selection.seed_from(generator)

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.candidates import CandidateBatch
-from info_replay.criteria import ArrayCriterion, Criterion, Values, learnability
-from info_replay.moments import RunningMoments, tolerance
+from info_replay.model.candidates import CandidateBatch
+from info_replay.model.criteria import (
+    ArrayCriterion,
+    Criterion,
+    Values,
+    learnability,
+)
+from info_replay.model.moments import RunningMoments
+from info_replay.model.scored_batch import ScoredBatch
+from info_replay.model.sequential_scores import Assignment
 from info_replay.registry import register_policy
-from info_replay.settings import check_finite
-from info_replay.writers.base import Commit
-from info_replay.writers.information import InformationWriter
-from info_replay.writers.offer import Offer, Plan
+from info_replay.validation import check_finite
+from info_replay.writers.base import Decision
+from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["InfoGreedyWriter"]
 
 
 @register_policy("infogs")
-class InfoGreedyWriter(InformationWriter):
+class InfoGreedyWriter(InfoReservoirWriter):
     """Greedy selection (Sec. 2.4, Appendix, Alg. "InfoGS"), InfoGS-RS included.
 
     Again and again, the item of the batch with the largest criterion among those that
@@ -36,6 +40,8 @@ class InfoGreedyWriter(InformationWriter):
     Where the pseudocode leaves room: an item is stored once; what a batch adds to the
     moments is the score with which each item was tested last; items that fill the
     memory count as a batch of their own.
+
+    It shares model, moments and filling with :class:`InfoReservoirWriter`.
 
     Args:
         criterion: what "informative" means, :class:`MIC` by default.
@@ -99,79 +105,60 @@ class InfoGreedyWriter(InformationWriter):
         check_finite("gamma_learnability", gamma_learnability)
         self.gamma_learnability = gamma_learnability
         self.reservoir = reservoir
-        self.learnability_moments = RunningMoments(decay)
+        self.block_size = None  # a batch is decided as a whole
+        self.learnability_moments = self.declare(
+            "learnability_moments", RunningMoments(decay)
+        )
 
-    def _moments(self) -> list[tuple[RunningMoments, Criterion]]:
+    def _all_moments(self) -> list[tuple[RunningMoments, Criterion]]:
         return [
             (self.moments, self.criterion),
             (self.learnability_moments, _Learnability()),
         ]
 
-    def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
-        """Alg. "InfoGS" for a batch that meets a full memory."""
-        count, capacity = len(offer), self.slots.capacity
-        plan = Plan.empty(count)
-        scene = _Scene(self, offer)
-        improvement = self._threshold(self.moments, self.gamma)
-        draws = self._uniforms(count)[:, 0]
+    def _select(self, items: ScoredBatch) -> Decision:
+        """Alg. "InfoGS" for a batch that meets a full memory, with its line numbers."""
+        count, capacity = items.count, self.slots.capacity
+        assignment = Assignment(count)
+        contest = _Contest(self, items)
+        improvement = self.moments.threshold(self.gamma, self.dtype)
+        least_learnability = self.learnability_moments.threshold(
+            self.gamma_learnability, self.dtype
+        )
+        draws = self.uniforms(count)[:, 0]
         reservoir_count = self.reservoir_count
         waiting = np.ones(count, dtype=bool)
         tested = np.zeros((2, count))
-        least_learnability = self._threshold(
-            self.learnability_moments, self.gamma_learnability
-        )
         while waiting.any():
-            scores, learnabilities, choice = self._fetch(
-                offer, data, *scene.look(waiting, least_learnability)
+            # Lines 12 and 13: the best item of the batch, the worst of the memory.
+            scores, learnabilities, choice = items.fetch(
+                *contest.best_swap(waiting, least_learnability)
             )
-            self._refuse_scores(offer, scores, learnabilities, choice)
+            items.check_scores(scores, learnabilities, choice)
             tested[0, waiting] = scores[waiting]
             tested[1, waiting] = learnabilities[waiting]
             eligible, row, slot, gained, lost = choice
+            # Line 14: information thresholding.
             if not eligible or gained < lost + improvement:
                 break
             row, slot = int(row), int(slot)
             waiting[row] = False
             reservoir_count += 1
             if not self.reservoir or draws[row] * reservoir_count < capacity:
-                if plan.owner(slot) is None:
-                    plan.old.append(scene.stored(slot))
-                plan.put(row, slot)
-                scene.swap(row, slot, plan)
+                # Lines 15 and 16: the memory, A and b.
+                assignment.give(row, slot, contest.stored(slot))
+                contest.swap(row, slot, assignment)
 
         def commit() -> None:
+            # Lines 18 and 22: the running moments.
             self.moments.update(tested[0])
             self.learnability_moments.update(tested[1])
-            self._counters["reservoir_count"] = reservoir_count
+            self.reservoir_count = reservoir_count
+            if assignment.owner:
+                rows = torch.as_tensor(items.rows)
+                self.memory.follow(*assignment.changes(rows))
 
-        return plan, commit
-
-    def _threshold(self, moments: RunningMoments, gamma: float) -> float:
-        value = moments.mean + gamma * moments.deviation
-        return float(value - tolerance(value, self.dtype))
-
-    def _forget_statistics(self) -> None:
-        super()._forget_statistics()
-        self.learnability_moments.clear()
-
-    def _policy_state(self) -> dict[str, Any]:
-        return {
-            **super()._policy_state(),
-            "learnability_moments": self.learnability_moments.state_dict(),
-        }
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        super()._load_policy_state(state)
-        self.learnability_moments.load_state_dict(state["learnability_moments"])
-
-    def _policy_settings(self) -> dict[str, Any]:
-        return {**super()._policy_settings(), "reservoir": self.reservoir}
-
-    def share_memory_(self) -> InfoGreedyWriter:
-        """Move the learnability's moments to shared memory, too."""
-        super().share_memory_()
-        self.learnability_moments.share_memory_()
-        return self
+        return Decision(assignment.slots, commit)
 
 
 class _Learnability(ArrayCriterion):
@@ -191,27 +178,24 @@ class _Learnability(ArrayCriterion):
         )
 
 
-class _Scene:
+class _Contest:
     """The items of a batch and of the memory, as one set of candidates.
 
     Rows ``0 .. n-1`` are the batch, rows ``n .. n+M-1`` the slots of the memory.
 
     Args:
         writer: whose criterion, noise and memory.
-        offer: the batch.
+        items: the batch.
     """
 
-    def __init__(self, writer: InfoGreedyWriter, offer: Offer) -> None:
+    def __init__(self, writer: InfoGreedyWriter, items: ScoredBatch) -> None:
         self.writer = writer
-        self.count = len(offer)
-        self.memory = torch.as_tensor(
-            writer._knowledge.rows.of(
-                writer.slots, slice(0, len(writer.slots)), offer.posterior
-            )
-        )
-        self.offer = offer
-        self.rows = torch.cat([torch.as_tensor(offer.rows), self.memory])
-        self.batch = CandidateBatch(offer.posterior.statistics, self.rows)
+        self.items = items
+        self.count = items.count
+        stored = writer.memory.rows(slice(0, len(writer.slots)))
+        self.memory = torch.as_tensor(stored)
+        self.rows = torch.cat([torch.as_tensor(items.rows), self.memory])
+        self.batch = CandidateBatch(items.posterior.statistics, self.rows)
 
     def stored(self, slot: int) -> Tensor:
         """Features and target that a slot had before the batch."""
@@ -224,10 +208,10 @@ class _Scene:
             leverage,
             error,
             noise=self.writer.noise,
-            num_outputs=self.offer.posterior.target_dim,
+            num_outputs=self.items.posterior.target_dim,
         )
 
-    def look(
+    def best_swap(
         self, waiting: NDArray[np.bool_], least_learnability: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Find the best item of the batch and the worst of the memory.
@@ -274,17 +258,19 @@ class _Scene:
         )
         return scores, learnabilities, choice
 
-    def swap(self, row: int, slot: int, plan: Plan) -> None:
-        """Store an item of the batch in a slot of the memory, as the plan has it."""
+    def swap(self, row: int, slot: int, assignment: Assignment) -> None:
+        """Store an item of the batch in a slot of the memory, as it was assigned."""
         place = self.count + slot
         pair = [row, place]
         batch = self.batch
         batch.change(batch.representation[pair], batch.targets[pair], (1, -1))
         batch.copy_row(row, place)
         self.rows[place] = self.rows[row]
-        if batch.is_worn:
-            statistics = self.offer.posterior.statistics.clone()
-            self.offer.apply(plan, statistics)
+        if batch.needs_refresh:
+            statistics = self.items.posterior.statistics.clone()
+            old, new, slots = assignment.changes(self.rows[: self.count])
+            places = torch.from_numpy(slots).to(statistics.device)
+            statistics.replace(old, new, places)
             self.batch = CandidateBatch(statistics, self.rows)
 
 

@@ -2,37 +2,56 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
+from torch import Tensor
 
-from info_replay.moments import tolerance
-from info_replay.posterior import BayesianLinearPosterior
+from info_replay.model.criteria import MIC, Criterion
+from info_replay.model.memory_posterior import MemoryPosterior
+from info_replay.model.moments import RunningMoments
+from info_replay.model.posterior import BayesianLinearPosterior
+from info_replay.model.scored_batch import ScoredBatch
+from info_replay.model.sequential_scores import SequentialScores
 from info_replay.registry import register_policy
-from info_replay.writers.base import Commit
-from info_replay.writers.information import InformationWriter
-from info_replay.writers.offer import Offer, Plan
-from info_replay.writers.swaps import MOST_SWAPS, Swaps
+from info_replay.validation import (
+    check_count,
+    check_finite,
+    check_positive,
+    read_features,
+    read_labels,
+    read_regression_targets,
+)
+from info_replay.writers.base import Decision, Places, SelectionWriter
 
 __all__ = ["InfoReservoirWriter"]
 
 # Items that are decided together; the result is the same for any number. Larger blocks
 # cost more where much is written, smaller ones where little is.
 _BLOCK = 512
+# Items that are stored together while the memory fills: their mutual products are
+# factorized, which must not grow with the batch.
+_FILL_BLOCK = 256
+# Non-finite values are detected only after the transfer; silence NumPy until then.
+_QUIET = np.errstate(all="ignore")
 
 
 @register_policy("infors")
-class InfoReservoirWriter(InformationWriter):
+class InfoReservoirWriter(SelectionWriter):
     """Keeps a uniform sample of the informative items (Sec. 3.2, Alg. 1 "InfoRS").
 
     An item enters reservoir sampling if the memory has room, or if its criterion given
     the memory is at least ``mean + gamma * deviation`` of all criteria before it.
 
     The algorithm is sequential: each item meets the memory and the moments that the one
-    before it left. A batch gives exactly that result at batch speed: all items are
-    scored at once as if none were written, then again as if those were that should be,
-    until both agree; see :class:`~info_replay.writers.swaps.Swaps`.
+    before it left. A batch gives exactly that result at batch speed; see
+    :mod:`info_replay.model.sequential_scores`.
 
     Args:
         criterion: what "informative" means, :class:`MIC` by default.
@@ -45,6 +64,10 @@ class InfoReservoirWriter(InformationWriter):
         target_key: entry that holds the targets.
         decay: of the running moments; see :class:`RunningMoments`.
         dtype: floating type of the statistics.
+
+    Attributes:
+        moments: running moments of the criterion over all offered items.
+        block_size: items that are decided together at most, ``None`` for all.
 
     Example:
         >>> import torch
@@ -67,48 +90,213 @@ class InfoReservoirWriter(InformationWriter):
         (20, 1000)
     """
 
-    def _block_size(self) -> int:
-        return _BLOCK
+    block_size: int | None = _BLOCK
 
-    def _select(self, offer: Offer, data: TensorDictBase) -> tuple[Plan, Commit]:
-        """Alg. 1 for a batch that meets a full memory."""
-        swaps = Swaps(offer, functools.partial(self._stored_row, offer.posterior))
-        state = self.moments.state
-        count, capacity = self.reservoir_count, self.slots.capacity
-        end = len(offer)
-        # Most items would not be written even if they and nobody else passed; a few
-        # more than that are looked at, for rounding.
-        draws = self._uniforms(end)[:, 0]
-        rows = (draws < 1.001 * capacity / (count + 1)).nonzero()[0]
-        lucky = list(zip(rows.tolist(), draws[rows].tolist(), strict=True))
-        start = 0
-        while start < end:
-            points = self._fetch_points(offer, data, *swaps.points(start))
-            scores = self._score_on_host(self.criterion, offer, points)
-            walk = self.moments.walk(scores, state)
-            threshold = walk.means[:-1]
-            if self.gamma:
-                threshold = threshold + self.gamma * walk.deviations[:-1]
-            # As bytes, 1 for each that passed: few are asked for, and quickly counted.
-            passed = (scores >= threshold - tolerance(threshold, self.dtype)).tobytes()
-            found: list[tuple[int, int]] = []
-            for row, draw in lucky:
-                if row >= start and passed[row - start]:
-                    slot = draw * (count + passed.count(1, 0, row - start + 1))
-                    if slot < capacity:
-                        found.append((row, int(slot)))
-                        if len(found) > MOST_SWAPS:
-                            break
-            final = swaps.confirm(found)
-            state = walk.after(final - start)
-            count += passed.count(1, 0, final - start)
-            start = final
+    def __init__(
+        self,
+        *,
+        criterion: Criterion | None = None,
+        gamma: float = 0.0,
+        noise: float = 0.3,
+        jitter: float = 0.1,
+        num_classes: int | None = None,
+        feature_key: NestedKey = "feature",
+        target_key: NestedKey = "target",
+        decay: float | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        criterion = MIC() if criterion is None else criterion
+        if not isinstance(criterion, Criterion):
+            raise TypeError(
+                f"criterion must be a Criterion such as MIC(), got {criterion!r}"
+            )
+        check_finite("gamma", gamma)
+        check_positive("noise", noise)
+        check_positive("jitter", jitter)
+        if num_classes is not None:
+            check_count("num_classes", num_classes)
+        if dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"dtype must be torch.float32 or float64, got {dtype}")
+        self.criterion = criterion
+        self.gamma = gamma
+        self.noise = noise
+        self.jitter = jitter
+        self.num_classes = num_classes
+        self.feature_key: NestedKey = feature_key
+        self.target_key = target_key
+        self.decay = decay
+        self.dtype = dtype
+        self.moments = self.declare("moments", RunningMoments(decay))
+        self.memory = self.declare(
+            "memory",
+            MemoryPosterior(
+                feature_key,
+                target_key,
+                num_classes=num_classes,
+                noise=noise,
+                jitter=jitter,
+                dtype=dtype,
+            ),
+        )
+        self.largest_feature = self.memory.largest_feature
+
+    # -- Algorithm 1 ------------------------------------------------------------------
+
+    @_QUIET
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        with self.memory.threads():
+            if self.memory.posterior is not None:  # shapes and types are as before
+                features = batch.get(self.feature_key)
+                items = ScoredBatch(self.memory, features, batch.get(self.target_key))
+            else:
+                items = self._read(batch)
+            if len(self.slots) < self.slots.capacity:
+                return self._fill(items)
+            return self._select(items)
+
+    def _select(self, items: ScoredBatch) -> Decision:
+        """Algorithm 1 for items that meet a full memory, with its line numbers."""
+        capacity = self.slots.capacity
+        draws = self.uniforms(items.count)[:, 0]
+
+        def accept(
+            first: int, scores: NDArray[np.float64], state: tuple[Any, int]
+        ) -> tuple[Places, Callable[[int], tuple[Any, int]]]:
+            # Lines 6 to 12 for the items from the first on, given what they score.
+            before, n = state
+            moments = self.moments.walk(scores, before)
+            # Line 7: information thresholding.
+            passes = scores >= moments.thresholds(self.gamma, self.dtype)
+            # Line 8: reservoir sampling, a random slot of n + 1 if that is one of M.
+            counts = n + passes.cumsum()
+            slots = (draws[first:] * counts).astype(np.int64)
+            slots[~passes | (slots >= capacity)] = -1
+
+            # Line 8: the count n, and line 11: the running moments.
+            def state_after(count: int) -> tuple[Any, int]:
+                return moments.after(count), int(counts[count - 1]) if count else n
+
+            return slots, state_after
+
+        # Line 9: SequentialScores updates A and b where the memory is updated.
+        sequence = SequentialScores(items, self.criterion)
+        state = sequence.run(accept, (self.moments.state, self.reservoir_count))
+        assignment = sequence.assignment
 
         def commit() -> None:
-            self.moments.state = state
-            self._counters["reservoir_count"] = count
+            self.moments.state, self.reservoir_count = state
+            if assignment.owner:
+                self.memory.follow(*assignment.changes(items.rows))
 
-        return swaps.plan, commit
+        return Decision(assignment.slots, commit)
 
-    def _stored_row(self, posterior: BayesianLinearPosterior, slot: int) -> Any:
-        return self._knowledge.rows.of(self.slots, slice(slot, slot + 1), posterior)
+    def _fill(self, items: ScoredBatch) -> Decision:
+        """Store all items of a batch for which there is room."""
+        slots = len(self.slots) + np.arange(items.count)
+        scores = self._score_in_sequence(items)
+
+        def commit() -> None:
+            self._add_to_moments(scores)
+            self.reservoir_count += items.count
+            self.memory.keep(items.posterior)
+            self.memory.follow(None, items.rows, slots)
+
+        return Decision(slots, commit)
+
+    # -- moments ----------------------------------------------------------------------
+
+    def _all_moments(self) -> list[tuple[RunningMoments, Criterion]]:
+        """The moments that the policy keeps and what they are of."""
+        return [(self.moments, self.criterion)]
+
+    def _score_in_sequence(self, items: ScoredBatch) -> list[NDArray[np.float64]]:
+        """What the moments are of, for items of which each is stored."""
+        points = items.candidates().in_sequence()
+        return [items.score(criterion, *points) for _, criterion in self._all_moments()]
+
+    def _add_to_moments(self, scores: list[NDArray[np.float64]]) -> None:
+        for (moments, _), values in zip(self._all_moments(), scores, strict=True):
+            moments.update(values)
+
+    # -- the rest of the contract -----------------------------------------------------
+
+    def _read(self, data: TensorDictBase) -> ScoredBatch:
+        """Features and targets of a batch."""
+        read_targets = (
+            read_regression_targets if self.num_classes is None else read_labels
+        )
+        return ScoredBatch(
+            self.memory,
+            read_features(data, self.feature_key),
+            read_targets(data, self.target_key),
+        )
+
+    def split(self, count: int) -> list[slice]:
+        """Parts that fill the memory, and parts that meet a full one."""
+        filled = min(count, self.slots.capacity - len(self.slots))
+        size = self.block_size or count
+        if not filled and count <= size:
+            return [slice(0, count)]
+        cuts = [*range(0, filled, _FILL_BLOCK), *range(filled, count, size), count]
+        return [slice(a, b) for a, b in itertools.pairwise(cuts)]
+
+    def check(self, batch: TensorDictBase) -> None:
+        """Refuse features and targets that cannot be computed with."""
+        self._read(batch).check()
+
+    def prepare(self, batch: TensorDictBase) -> None:
+        """Make the posterior, if there is none yet."""
+        if self.memory.posterior is None:
+            self.memory.keep(self._read(batch[:1]).posterior)
+
+    def adopt(self, items: TensorDictBase) -> None:
+        """Count items that the storage brought along, as if they had filled it."""
+        self.check(items)
+        with self.memory.threads():
+            for start in range(0, len(items), _FILL_BLOCK):
+                part = slice(start, min(start + _FILL_BLOCK, len(items)))
+                batch = self._read(items[part])
+                self._add_to_moments(self._score_in_sequence(batch))
+                batch.posterior.statistics.replace(None, batch.rows, part)
+                self.memory.keep(batch.posterior)
+
+    def resync(self) -> None:
+        """Rebuild the posterior from what is stored."""
+        self.memory.rebuild()
+
+    def refresh(self, slots: Places, features: Tensor) -> bool:
+        """Let the posterior follow new features of stored items."""
+        return self.memory.refresh(slots, features)
+
+    # -- for the user -----------------------------------------------------------------
+
+    @property
+    def posterior(self) -> BayesianLinearPosterior | None:
+        """What the memory knows, in step with it; ``None`` before the first item."""
+        self.catch_up()
+        return self.memory.posterior
+
+    @_QUIET
+    def score(self, data: TensorDictBase) -> Tensor:
+        """The criterion of items against the memory as it is; changes nothing.
+
+        Args:
+            data: a batch with features and targets.
+
+        Returns:
+            Scores, shape ``(n,)``.
+        """
+        self.catch_up()
+        items = self._read(data)
+        with self.memory.threads():
+            candidates = items.candidates()
+        scores = self.criterion(
+            torch.as_tensor(candidates.leverage),
+            torch.as_tensor(candidates.squared_error),
+            noise=self.noise,
+            num_outputs=items.posterior.target_dim,
+        )
+        items.fetch(scores)
+        return scores

@@ -6,8 +6,8 @@ import numpy as np
 from tensordict import TensorDictBase
 
 from info_replay.registry import register_policy
+from info_replay.storage.slots import keep_last
 from info_replay.writers.base import Decision, SelectionWriter
-from info_replay.writers.slots import keep_last
 
 __all__ = ["ReservoirWriter"]
 
@@ -32,18 +32,19 @@ class ReservoirWriter(SelectionWriter):
         (torch.Size([1000]), 3, 1000)
     """
 
-    def _decide(self, data: TensorDictBase) -> Decision:
-        count = len(data)
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        count = len(batch)
         size, capacity = len(self.slots), self.slots.capacity
         order = np.arange(count)
         numbers = self.reservoir_count + 1 + order
-        draws = self._uniforms(count)[:, 0]
-        places = np.where(
+        draws = self.uniforms(count)[:, 0]
+        slots = np.where(
             order < capacity - size, size + order, (draws * numbers).astype(np.int64)
         )
-        places[places >= capacity] = -1
+        slots[slots >= capacity] = -1
 
         def commit() -> None:
-            self._counters["reservoir_count"] += count
+            self.reservoir_count += count
 
-        return keep_last(places), commit
+        return Decision(keep_last(slots), commit)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from tensordict import TensorDictBase
 
+from info_replay.random_stream import generator_of
 from info_replay.writers.base import Decision, SelectionWriter
-from info_replay.writers.slot_array import SlotArray
 
 __all__ = ["TaskTimingWriter"]
 
@@ -41,55 +39,51 @@ class TaskTimingWriter(SelectionWriter):
     """
 
     def __init__(self, delay: int = 0) -> None:
-        super().__init__("task", "step")
+        super().__init__()
         if isinstance(delay, bool) or not isinstance(delay, int):
             raise TypeError(f"delay must be a whole number, got {delay!r}")
         if delay < 0:
             raise ValueError(f"delay must be at least 0, got {delay}")
         self.delay = delay
         # Slots that wait for items of the task, in order; -1 after the last.
-        self._waiting = SlotArray(np.int64, empty=-1)
+        self._waiting = self.per_slot("waiting", np.int64, empty=-1)
+        self._task = self.counter("task")
+        self._step = self.counter("step")
 
     def start_task(self) -> None:
         """Say that what comes from now on is of another task."""
-        self._waiting.of(self.slots)[:] = -1
-        self._counters["task"] += 1
-        self._counters["step"] = 0
+        self._waiting.array[:] = -1
+        self._task.value += 1
+        self._step.value = 0
 
-    def _check(self, data: TensorDictBase) -> None:
-        if not self._counters["task"]:
+    def check(self, batch: TensorDictBase) -> None:
+        """Refuse items before the first task."""
+        if not self._task.value:
             raise RuntimeError("start_task() must say that the first task begins")
 
-    def _prepare(self, data: TensorDictBase) -> None:
-        self._waiting.of(self.slots)
-
-    def _decide(self, data: TensorDictBase) -> Decision:
-        self._check(data)
-        waiting = self._waiting.of(self.slots).copy()
-        if self._counters["step"] == self.delay:
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        self.check(batch)
+        waiting = self._waiting.array.copy()
+        if self._step.value == self.delay:
             waiting = self._choose()
-        places = np.full(len(data), -1)
-        taken = min(len(data), int((waiting >= 0).sum()))
+        places = np.full(len(batch), -1)
+        taken = min(len(batch), int((waiting >= 0).sum()))
         places[:taken] = waiting[:taken]
         rest = np.full_like(waiting, -1)
         rest[: len(rest) - taken] = waiting[taken:]
 
         def commit() -> None:
-            self._waiting.of(self.slots)[:] = rest
-            self._counters["step"] += 1
-            self._counters["reservoir_count"] += taken
+            self._waiting.array[:] = rest
+            self._step.value += 1
+            self.reservoir_count += taken
 
-        return places, commit
+        return Decision(places, commit)
 
     def _choose(self) -> NDArray[np.int64]:
         """The slots that a task is given; those that were never used come first."""
-        capacity, task = self.slots.capacity, self._counters["task"]
-        generator = np.random.Generator(
-            np.random.Philox(
-                key=np.array([self.seed, 2], dtype=np.uint64),
-                counter=np.array([0, task, 0, 0], dtype=np.uint64),
-            )
-        )
+        capacity, task = self.slots.capacity, self._task.value
+        generator = generator_of(self.seed, 2, task)
         draws = generator.random(capacity)
         size = len(self.slots)
         draws[size:] = np.arange(size, capacity) - capacity  # in order, without gaps
@@ -97,24 +91,3 @@ class TaskTimingWriter(SelectionWriter):
         count = max(1, round(capacity / task))
         waiting[:count] = np.argsort(draws, kind="stable")[:count]
         return waiting
-
-    # -- emptying, saving and sharing -------------------------------------------------
-
-    def _forget_statistics(self) -> None:
-        self._counters["task"] = self._counters["step"] = 0
-        self._waiting.clear()
-
-    def _policy_state(self) -> dict[str, Any]:
-        return {"waiting": self._waiting.tensor(self.slots)}
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._waiting.assign(self.slots, state["waiting"])
-
-    def _policy_settings(self) -> dict[str, Any]:
-        return {"delay": self.delay}
-
-    def share_memory_(self) -> TaskTimingWriter:
-        """Move the waiting slots to shared memory, too."""
-        super().share_memory_()
-        self._waiting.share_memory_()
-        return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,11 +12,10 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.host_array import HostArray
 from info_replay.registry import register_policy
+from info_replay.storage.slots import keep_last
+from info_replay.transfer import to_host
 from info_replay.writers.base import Decision, SelectionWriter
-from info_replay.writers.host import to_host
-from info_replay.writers.slots import keep_last
 
 __all__ = ["OutputHessian", "WeightedReservoirWriter"]
 
@@ -87,18 +85,20 @@ class WeightedReservoirWriter(SelectionWriter):
     def __init__(self, score: Callable[[TensorDictBase], Tensor] | None = None) -> None:
         super().__init__()
         self.score = score or OutputHessian()
-        self._total = HostArray(np.zeros(1))
+        self._total = self.number("total_weight")
 
     @property
     def total_weight(self) -> float:
         """Sum of the weights of all items that were offered."""
-        return float(self._total.array[0])
+        return float(self._total.value)
 
-    def _adopt(self, data: TensorDictBase) -> None:
-        self._total.array[0] = np.cumsum(self._weigh(data))[-1]
+    def adopt(self, items: TensorDictBase) -> None:
+        """Add the weights of items that the storage brought along."""
+        self._total.value = np.cumsum(self._weigh(items))[-1]
 
-    def _check(self, data: TensorDictBase) -> None:
-        self._weigh(data)
+    def check(self, batch: TensorDictBase) -> None:
+        """Refuse weights that are not finite or negative."""
+        self._weigh(batch)
 
     def _weigh(self, data: TensorDictBase) -> NDArray[np.float64]:
         """Weights of a batch, checked."""
@@ -106,7 +106,7 @@ class WeightedReservoirWriter(SelectionWriter):
         weights = to_host(self.score(data))[0].astype(np.float64)
         if weights.shape != (count,):
             raise ValueError(
-                f"the score function must give one weight an item, shape ({count},), "
+                f"the score function must give one weight per item, shape ({count},), "
                 f"got {weights.shape}"
             )
         wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
@@ -117,40 +117,26 @@ class WeightedReservoirWriter(SelectionWriter):
             )
         return weights
 
-    def _decide(self, data: TensorDictBase) -> Decision:
-        count = len(data)
-        weights = self._weigh(data)
+    def decide(self, batch: TensorDictBase) -> Decision:
+        """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
+        count = len(batch)
+        weights = self._weigh(batch)
         totals = np.cumsum(np.concatenate([[self.total_weight], weights]))[1:]
+        size, capacity = len(self.slots), self.slots.capacity
         shares = np.minimum(
             np.divide(weights, totals, out=np.zeros(count), where=totals > 0),
-            1 / self.slots.capacity,
+            1 / capacity,
         )
-        size, capacity = len(self.slots), self.slots.capacity
-        draws = self._uniforms(count)[:, 0]
+        draws = self.uniforms(count)[:, 0]
         order = np.arange(count)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             chosen = np.where(shares > 0, draws / shares, capacity)
         chosen = np.minimum(chosen, capacity).astype(np.int64)
-        places = np.where(order < capacity - size, size + order, chosen)
-        places[places >= capacity] = -1
+        slots = np.where(order < capacity - size, size + order, chosen)
+        slots[slots >= capacity] = -1
 
         def commit() -> None:
-            self._total.array[0] = totals[-1]
-            self._counters["reservoir_count"] += count
+            self._total.value = totals[-1]
+            self.reservoir_count += count
 
-        return keep_last(places), commit
-
-    def _forget_statistics(self) -> None:
-        self._total.array[0] = 0
-
-    def _policy_state(self) -> dict[str, Any]:
-        return {"total": self.total_weight}
-
-    def _load_policy_state(self, state: dict[str, Any]) -> None:
-        self._total.array[0] = state["total"]
-
-    def share_memory_(self) -> WeightedReservoirWriter:
-        """Move the sum of weights to shared memory, too."""
-        super().share_memory_()
-        self._total.share_memory_()
-        return self
+        return Decision(keep_last(slots), commit)

@@ -7,6 +7,7 @@ one thread); tensors, elsewhere, go to torch.
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,13 +22,16 @@ __all__ = [
     "as_array",
     "cholesky",
     "inverse",
+    "known_within",
     "native",
     "on_host",
     "plain",
     "products",
+    "row_products",
     "solve_lower",
     "solve_lower_rows",
     "subtract_product",
+    "update_gain",
 ]
 
 #: A tensor or, on the host, an array: what consists of many operations on little is
@@ -41,6 +45,9 @@ _SOLVE = {"f": blas.strsm, "d": blas.dtrsm}
 _FACTORISE_ANY = {"f": lapack.sgetrf, "d": lapack.dgetrf}
 _INVERT = {"f": lapack.sgetri, "d": lapack.dgetri}
 _MULTIPLY_ADD = {"f": blas.sgemm, "d": blas.dgemm}
+
+# The sum of more numbers may be made by several threads, which wait for each other.
+_MANY = 65_536
 
 # From so many rows on they are solved for side by side, in two thirds of the time.
 _SIDE_BY_SIDE = 16
@@ -97,6 +104,36 @@ def as_array(tensor: Tensor) -> NDArray[Any]:
         array([1., 1.], dtype=float32)
     """
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def known_within(values: Tensor | NDArray[Any], largest: float) -> bool:
+    """Whether the host knows at once that all values are finite and none is larger.
+
+    The sum of their sizes bounds them all, and so does the length of the vector that
+    they are; there is no cheaper look at each.
+
+    Args:
+        values: floating-point numbers.
+        largest: bound of their sizes.
+
+    Returns:
+        Whether they are known to be fine; if not, it takes a look at each.
+
+    Example:
+        >>> known_within(torch.ones(2), 2.0), known_within(torch.ones(2), 1.0)
+        (True, False)
+    """
+    if isinstance(values, Tensor):
+        if not on_host(values):
+            return False
+        values = as_array(values)
+    kind = values.dtype.char
+    if kind not in "fd" or not 0 < values.size <= _MANY:
+        return False
+    flat = values.reshape(-1)
+    # In single precision little is too large, so the sum of sizes would say nothing.
+    bound: float = blas.dasum(flat) if kind == "d" else math.sqrt(blas.sdot(flat, flat))
+    return bound <= largest and bound < math.inf
 
 
 def native(tensor: Tensor) -> Any:
@@ -224,10 +261,12 @@ def solve_lower_rows(factor: Tensor | NDArray[Any], rows: Matrix) -> Matrix:
         >>> solve_lower_rows(np.array([[2.0, 9.0], [1.0, 1.0]]), np.ones((1, 2)))
         array([[0.5, 0.5]])
     """
-    if isinstance(rows, np.ndarray) and len(rows) >= _SIDE_BY_SIDE:
-        solved: NDArray[Any] = _SOLVE[rows.dtype.char](
-            1.0, factor, rows, side=1, lower=1, trans_a=1
-        )
+    if isinstance(rows, np.ndarray):
+        solve, solved = _SOLVE[rows.dtype.char], rows
+        if len(rows) >= _SIDE_BY_SIDE:
+            solved = solve(1.0, factor, rows, side=1, lower=1, trans_a=1)
+        else:
+            solved = solve(1.0, factor, rows.T, lower=1).T
         return solved
     return solve_lower(factor, rows.T).T
 
@@ -282,3 +321,55 @@ def subtract_product(minuend: Matrix, left: Matrix, right: Matrix) -> Matrix:
             difference = multiply_add(-1.0, right.T, left.T, 1.0, minuend.T).T
         return difference
     return minuend - left @ right
+
+
+def row_products(left: Matrix, right: Matrix) -> Matrix:
+    """Inner products of the rows of two matrices.
+
+    Args:
+        left: shape ``(n, D)``.
+        right: shape ``(n, D)``.
+
+    Returns:
+        Shape ``(n,)``.
+
+    Example:
+        >>> row_products(np.ones((2, 3)), np.ones((2, 3)))
+        array([3., 3.])
+    """
+    if isinstance(left, np.ndarray):
+        if left.flags.c_contiguous:
+            return np.vecdot(left, right)
+        # Goes along columns where matrices are laid out in columns.
+        products: NDArray[Any] = np.einsum("ij,ij->i", left, right)
+        return products
+    return torch.linalg.vecdot(left, right)
+
+
+def update_gain(inner: Matrix, signs: tuple[int, ...]) -> Matrix:
+    """``(S + U^T Q)^-1`` of a low-rank update of an inverse (Woodbury).
+
+    Args:
+        inner: ``U^T Q``, shape ``(m, m)``.
+        signs: the diagonal of ``S``.
+
+    Returns:
+        Shape ``(m, m)``; not finite, or not sensible, where there is no inverse.
+
+    Example:
+        >>> update_gain(np.array([[1.0]]), (1,))
+        array([[0.5]])
+    """
+    if isinstance(inner, np.ndarray):
+        if len(inner) == 2:
+            # Most often it is one swap.
+            (a, b), (c, d) = inner.tolist()
+            a, d = a + signs[0], d + signs[1]
+            scale = 1 / (a * d - b * c or math.nan)
+            gain = [[d * scale, -b * scale], [-c * scale, a * scale]]
+            return np.array(gain, dtype=inner.dtype)
+        shifted = inner.copy()
+        diagonal = shifted.reshape(-1)[:: len(shifted) + 1]
+        diagonal += signs
+        return inverse(shifted)
+    return inverse(inner + inner.new_tensor(signs).diag())

@@ -1,7 +1,8 @@
-"""Reading the entries of a batch, and saying clearly what is wrong with them."""
+"""Checks of settings and of the entries of a batch: one clear error for each."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,36 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 __all__ = [
-    "get_entry",
+    "check_count",
+    "check_finite",
+    "check_finite_entry",
+    "check_labels",
+    "check_positive",
+    "check_range",
     "read_features",
     "read_labels",
     "read_regression_targets",
-    "refuse_infinite",
-    "refuse_labels",
 ]
 
 
-def get_entry(data: TensorDictBase, key: NestedKey) -> Any:
-    """An entry of a batch, ``None`` if it has none of that name.
+def check_finite(name: str, value: float) -> None:
+    """Refuse a setting that is not a finite number."""
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
 
-    The same as ``data.get(key)``, of which the form of the key takes most of the time.
-    """
-    return data._get_str(key, None) if type(key) is str else data.get(key, None)
+
+def check_positive(name: str, value: float) -> None:
+    """Refuse a setting that is not a finite number above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+
+
+def check_count(name: str, value: int) -> None:
+    """Refuse a setting that is not a whole number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def read_features(data: TensorDictBase, key: NestedKey) -> Tensor:
@@ -37,7 +53,7 @@ def read_features(data: TensorDictBase, key: NestedKey) -> Tensor:
         TypeError: if they are not floating-point numbers.
         ValueError: if they have another shape.
     """
-    features: Tensor | None = get_entry(data, key)
+    features: Tensor | None = data.get(key, None)
     if features is None:
         raise KeyError(f"missing entry {key!r}: the features of the items")
     if not features.is_floating_point():
@@ -60,7 +76,7 @@ def read_regression_targets(data: TensorDictBase, key: NestedKey) -> Tensor:
         TypeError: if they are not floating-point numbers.
         ValueError: if they have another shape.
     """
-    targets: Tensor | None = get_entry(data, key)
+    targets: Tensor | None = data.get(key, None)
     if targets is None:
         raise KeyError(f"missing entry {key!r}: the targets of the items")
     if not targets.is_floating_point():
@@ -82,9 +98,9 @@ def read_labels(data: TensorDictBase, key: NestedKey) -> Tensor:
     Raises:
         KeyError: if there are none.
         TypeError: if they are not whole numbers.
-        ValueError: if there is not one an item.
+        ValueError: if there is not one per item.
     """
-    labels = get_entry(data, key)
+    labels = data.get(key, None)
     if labels is None:
         raise KeyError(f"missing entry {key!r}: the class labels of the items")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -95,14 +111,14 @@ def read_labels(data: TensorDictBase, key: NestedKey) -> Tensor:
         labels = labels[:, 0]
     if labels.ndim != 1:
         raise ValueError(
-            f"entry {key!r} must hold one label an item, shape (n,), got "
+            f"entry {key!r} must hold one label per item, shape (n,), got "
             f"{tuple(labels.shape)}"
         )
     result: Tensor = labels
     return result
 
 
-def refuse_labels(labels: NDArray[Any], num_classes: int, key: NestedKey) -> None:
+def check_labels(labels: NDArray[Any], num_classes: int, key: NestedKey) -> None:
     """Raise if a label is not one of the classes."""
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if wrong.size:
@@ -112,7 +128,7 @@ def refuse_labels(labels: NDArray[Any], num_classes: int, key: NestedKey) -> Non
         )
 
 
-def refuse_infinite(values: Tensor, key: NestedKey) -> None:
+def check_finite_entry(values: Tensor, key: NestedKey) -> None:
     """Raise, naming the first value that is not finite."""
     wrong = torch.nonzero(~torch.isfinite(values))
     if len(wrong):
@@ -121,3 +137,27 @@ def refuse_infinite(values: Tensor, key: NestedKey) -> None:
             f"entry {key!r} must be finite, got {values[tuple(place)].item()} for "
             f"item {place[0]}"
         )
+
+
+def check_range(
+    values: Tensor, key: NestedKey, low: float, high: float, *, largest: float
+) -> None:
+    """Raise if values are not finite or too large to compute with.
+
+    Args:
+        values: to look at if something is wrong.
+        key: of the entry that holds them.
+        low: the smallest of them; NaN if there is one.
+        high: the largest of them; NaN if there is one.
+        largest: what their size may be.
+
+    Raises:
+        ValueError: naming the value.
+    """
+    if -largest <= low and high <= largest and math.isfinite(high - low):
+        return
+    check_finite_entry(values, key)
+    raise ValueError(
+        f"entry {key!r} has values up to {max(-low, high):g}, too large to compute "
+        f"with; expected at most {largest:g}, and best of the order of 1"
+    )

@@ -55,7 +55,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from info_replay.settings import check_count, check_positive
+from info_replay.validation import check_count, check_positive
 
 __all__ = ["Coreset", "merge_index", "select_coreset"]
 

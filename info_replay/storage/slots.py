@@ -1,8 +1,7 @@
-"""Reading and writing the slots of a TorchRL storage.
+"""Reading and writing the slots of a TorchRL storage: :class:`Slots`.
 
-All that this package knows of the inside of :class:`torchrl.data.TensorStorage` is in
-this file. Rows are written leaf by leaf: that is several times faster than indexing
-and assigning tensordicts, and it is the same for dense, shared and memory-mapped ones.
+Rows are written leaf by leaf: that is several times faster than indexing and assigning
+tensordicts, and it is the same for dense, shared and memory-mapped ones.
 """
 
 from __future__ import annotations
@@ -17,9 +16,12 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.data import TensorStorage
 
-from info_replay.linear_algebra import on_host, plain
+from info_replay.storage import generations
 
 __all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"]
+
+#: Entries that TorchRL's buffers add to tensordicts and that are never stored.
+BOOKKEEPING_KEYS = ("index", "index_generation")
 
 # Those that NumPy has, too.
 _ARRAY_TYPES = {
@@ -34,19 +36,17 @@ _ARRAY_TYPES = {
     torch.float64,
 }
 
-#: Entries that TorchRL's buffers add to tensordicts and that are never stored.
-BOOKKEEPING_KEYS = ("index", "index_generation")
-
 
 class Slots:
-    """The slots of one storage.
+    """The slots of one storage; those in use are always the first ones.
 
     Args:
         storage: a one-dimensional tensor storage that holds tensordicts.
-    """
 
-    #: Place of slot 0 in the storage.
-    first: int = 0
+    Attributes:
+        storage: as given.
+        capacity: number of slots.
+    """
 
     def __init__(self, storage: TensorStorage) -> None:
         if not isinstance(storage, TensorStorage):
@@ -62,14 +62,11 @@ class Slots:
         if storage.max_size < 1:
             raise ValueError(f"capacity must be at least 1, got {storage.max_size}")
         self.storage = storage
-
-    @property
-    def capacity(self) -> int:
-        """Number of slots."""
-        return int(self.storage.max_size)
+        self.capacity = int(storage.max_size)
+        self._entries: list[Any] = []  # those of the storage when last looked at
 
     def __len__(self) -> int:
-        """Number of slots in use, always the first ones."""
+        """Number of slots in use."""
         # Asking the storage itself costs ten calls more, of torch's compiler.
         return int(self.storage._len)
 
@@ -87,7 +84,16 @@ class Slots:
     @property
     def revision(self) -> int:
         """A number that moves with every write to the storage, whoever wrote."""
+        if self.storage.initialized:
+            entries = [*_leaves(self.storage._storage).values()]
+            # TorchRL does not count an entry that is replaced whole.
+            if [*map(id, entries)] != [*map(id, self._entries)]:
+                if self._entries:
+                    self.storage._bump_mutation_revision()
+                self._entries = entries
         return int(self.storage._mutation_revision)
+
+    # -- reading ----------------------------------------------------------------------
 
     def read(self, where: slice | Tensor) -> TensorDictBase:
         """The items of some slots in use; of a slice, a view."""
@@ -98,22 +104,11 @@ class Slots:
     def leaves(self) -> dict[NestedKey, Tensor]:
         """The storage's tensors by key, with its ``max_size`` as first dimension."""
         # Asked for anew each time: a storage may be restored or have entries replaced.
-        content = self.storage._storage
-        if not is_tensor_collection(content):
-            raise TypeError(
-                "selection writers store tensordicts; this storage holds a "
-                f"{type(content).__name__}"
-            )
-        return _leaves(content)
+        return _leaves(self.storage._storage)
 
     def leaf(self, key: NestedKey) -> Tensor:
-        """One of the stored tensors; the storage must be initialised."""
-        content = self.storage._storage
-        # Asked for many times a step; tensordict spends longer on the key's form than
-        # on looking it up.
-        leaf: Tensor = (
-            content._get_str(key, None) if type(key) is str else content.get(key)
-        )
+        """One of the stored tensors, one row per slot; there must be an item."""
+        leaf: Tensor = self.storage._storage.get(key)
         return leaf
 
     def schema(self) -> dict[str, str]:
@@ -125,6 +120,36 @@ class Slots:
             for key, leaf in self.leaves.items()
         }
 
+    # -- generations ------------------------------------------------------------------
+
+    @property
+    def has_generations(self) -> bool:
+        """Whether any slot has been written by a writer that counts that."""
+        return generations.stamps(self.storage) is not None
+
+    def generations_of(self, index: int | Tensor) -> Tensor:
+        """How often slots were rewritten; see :mod:`~info_replay.storage.generations`.
+
+        Args:
+            index: slots.
+        """
+        return generations.generations_of(self.storage, index, len(self))
+
+    def save_generations(self) -> Tensor | None:
+        """A copy of the generations."""
+        held = generations.stamps(self.storage)
+        return None if held is None else held.clone()
+
+    def load_generations(self, saved: Tensor | None) -> None:
+        """Continue from :meth:`save_generations`."""
+        generations.restore(self.storage, saved, self.device)
+
+    def share_generations(self) -> None:
+        """Move the generations to memory that child processes share."""
+        generations.share(self.storage)
+
+    # -- checking ---------------------------------------------------------------------
+
     def admit(self, data: Any) -> TensorDictBase:
         """Check a batch against what is stored; raise before anything changes.
 
@@ -132,7 +157,7 @@ class Slots:
             The batch, dense.
 
         Raises:
-            TypeError: if it is no tensordict or an entry has another type.
+            TypeError: if it is not a tensordict or an entry has another type.
             KeyError: if an entry is missing or unknown.
             ValueError: if it is empty or an entry has another shape.
         """
@@ -149,12 +174,12 @@ class Slots:
             raise ValueError("expected at least one item, got an empty batch")
         if isinstance(data, LazyStackedTensorDict):
             data = data.contiguous()
-        if self.initialized:
+        if self.storage.initialized:
             self._check(data)
         return data
 
     def _check(self, data: TensorDictBase) -> None:
-        leaves, values = self.leaves, _leaves(data)
+        leaves, values = _leaves(self.storage._storage), _leaves(data)
         for key, leaf in leaves.items():
             value = values.get(key)
             if value is None:
@@ -165,7 +190,7 @@ class Slots:
             if value.shape[1:] != leaf.shape[1:]:
                 raise ValueError(
                     f"entry {_name(key)!r} must have the shape "
-                    f"{tuple(leaf.shape[1:])} an item, got {tuple(value.shape[1:])}"
+                    f"{tuple(leaf.shape[1:])} per item, got {tuple(value.shape[1:])}"
                 )
             if getattr(value, "dtype", None) != leaf.dtype:
                 raise TypeError(
@@ -180,133 +205,154 @@ class Slots:
                     f"{sorted(map(_name, leaves))}"
                 )
 
+    # -- writing ----------------------------------------------------------------------
+
     def write(
         self, slots: NDArray[np.int64], rows: NDArray[np.int64], data: TensorDictBase
-    ) -> Tensor:
-        """Write some rows of a batch to distinct slots, growing the length if needed.
+    ) -> None:
+        """Write some rows of a batch to slots, growing the length if needed.
 
         Args:
-            slots: where to, shape ``(m,)``.
+            slots: where to, shape ``(m,)``, all different.
             rows: which rows of ``data``, shape ``(m,)``.
             data: a batch that was admitted.
-
-        Returns:
-            The slots as a tensor on the storage's device.
         """
         storage = self.storage
-        if not self.initialized:
+        if not storage.initialized:
             storage._init(data[0].exclude(*BOOKKEEPING_KEYS))
+        before, last = len(self), int(slots[-1])
         index = torch.from_numpy(slots).to(self.device)
-        whole = len(rows) == len(data)
-        first, last = int(slots[0]), int(slots[-1])
-        run = last - first == len(slots) - 1 and bool((np.diff(slots) == 1).all())
-        side_by_side = slice(first, last + 1)
+        where: slice | NDArray[np.int64] = slots
+        if last - slots[0] == len(slots) - 1 and bool((np.diff(slots) == 1).all()):
+            where = slice(int(slots[0]), last + 1)
+        some = None if len(rows) == len(data) else rows
         picks: dict[torch.device, Tensor] = {}
-        for key, leaf in self.leaves.items():
-            value = data.get(key)
-            if not isinstance(value, Tensor) or not isinstance(leaf, Tensor):
-                shifted = self.first + slots if self.first else slots
-                leaf[torch.from_numpy(shifted)] = value[torch.from_numpy(rows)]
-                continue
-            if self.first:
-                # Torch would refuse a view of other slots if it were written to all.
-                leaf = leaf[self.first :]
-            if _as_arrays(leaf, value):
-                source = plain(value, value.device).numpy()
-                where = side_by_side if run else slots
-                _write_array(leaf, where, source if whole else source[rows])
-                continue
-            if not whole:
-                pick = picks.get(value.device)
-                if pick is None:
-                    pick = picks[value.device] = torch.from_numpy(rows).to(value.device)
-                value = value.index_select(0, pick)
-            leaf[side_by_side if run else index] = value.to(leaf.device)
-        storage._len = max(storage._len, self.first + int(slots.max()) + 1)
-        storage._set_last_cursor(self.first + last)
-        storage._bump_mutation_revision()
-        return index
+        for key, leaf in _leaves(storage._storage).items():
+            _write_rows(leaf, where, data.get(key), some, picks)
+        storage._len = max(before, int(slots.max()) + 1)
+        storage._set_last_cursor(last)
+        self._wrote(index, before)
+
+    def _wrote(self, index: Tensor, before: int) -> None:
+        """Note, and tell all buffers on this storage, which slots have new items."""
+        held = getattr(self.storage, generations.ATTRIBUTE, None)
+        if held is None or held.shape[0] < self.storage.max_size:
+            held = generations.ensure(self.storage, index.device, before)
+        held.index_add_(0, index, torch.ones_like(index))
+        self.storage._bump_mutation_revision()
+        for entity in self.storage._attached_entities_iter():
+            entity.mark_update(index)
 
     def move(self, sources: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Copy items to other slots, all different.
+        """Copy items to other slots, growing the length if needed.
 
         Args:
             sources: the slots of the items, shape ``(m,)``.
-            slots: where to, shape ``(m,)``; none of them is one of ``sources``.
+            slots: where to, shape ``(m,)``, all different; none is one of ``sources``.
         """
+        if not len(sources):
+            return
+        before = len(self)
         old = torch.from_numpy(sources).to(self.device)
         new = torch.from_numpy(slots).to(self.device)
         for leaf in self.leaves.values():
             leaf[new] = leaf[old]
-        self.storage._bump_mutation_revision()
+        self.storage._len = max(before, int(slots.max()) + 1)
+        self._wrote(new, before)
 
     def shrink(self, size: int) -> None:
-        """Give up all slots but the first ones."""
-        if size < len(self.storage):
-            self.storage._len = size
-            self.storage._bump_mutation_revision()
+        """Give up all slots but the first ones; samples from them become stale.
+
+        Args:
+            size: how many slots remain in use.
+        """
+        before = len(self)
+        if size >= before:
+            return
+        held = generations.ensure(self.storage, self.device, before)
+        held[size:before] += 1
+        self.storage._len = size
+        self.storage._bump_mutation_revision()
+
+    def empty(self) -> None:
+        """Note that the storage is about to be emptied: samples become stale."""
+        if len(self):
+            generations.advance_all(self.storage, self.device, len(self))
 
     def write_leaf(
-        self,
-        key: NestedKey,
-        slots: NDArray[np.int64],
-        value: Tensor,
-        index: Tensor | None = None,
+        self, key: NestedKey, slots: NDArray[np.int64], value: Tensor
     ) -> None:
-        """Overwrite one entry of some slots.
+        """Overwrite one entry of some slots; the items stay what they are.
 
         Args:
             key: which entry.
             slots: where to, shape ``(n,)``, all different.
             value: shape ``(n, ...)``, on the storage's device and without gradients.
-            index: the slots on that device, if they are there already.
         """
         leaf = self.leaf(key)
-        if _as_arrays(leaf, value):
-            # Right also where it is a view of the memory itself.
-            _write_array(leaf, slots, value.numpy())
-        else:
-            if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
-                value = value.clone()
-            if index is None:
-                index = torch.from_numpy(slots).to(leaf.device)
-            leaf.index_copy_(0, index, value)
+        # A view of the memory itself must be read before it is written.
+        if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
+            value = value.clone()
+        _write_rows(leaf, slots, value, None, {})
         self.storage._bump_mutation_revision()
 
-    def announce(self, index: Tensor) -> None:
-        """Tell the buffers on this storage which slots have new items."""
-        places = self._in_storage(index)
-        for entity in self.storage._attached_entities_iter():
-            entity.mark_update(places)
-
-    def _in_storage(self, index: Tensor) -> Tensor:
-        return index + self.first if self.first else index
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the entries: a twin has a storage of its own."""
+        return {**self.__dict__, "_entries": []}
 
 
-def _as_arrays(leaf: Tensor, value: Tensor) -> bool:
-    """Whether rows can be written as arrays, in half the time that torch takes."""
-    return (
-        leaf.dtype in _ARRAY_TYPES
-        and on_host(leaf)
-        and on_host(value)
-        and not value.is_neg()
-    )
-
-
-def _write_array(
-    leaf: Tensor, where: slice | NDArray[np.int64], source: NDArray[Any]
+def _write_rows(
+    leaf: Any,
+    where: slice | NDArray[np.int64],
+    value: Any,
+    rows: NDArray[np.int64] | None,
+    picks: dict[torch.device, Tensor],
 ) -> None:
-    """Write rows of a stored tensor as those of an array."""
-    plain(leaf, leaf.device).numpy()[where] = source
-    # So that autograd notices if somebody still needs what was there.
-    torch.autograd.graph.increment_version(leaf)
+    """Write rows of a stored tensor.
+
+    Args:
+        leaf: the tensor, one row per slot.
+        where: the slots.
+        value: a tensor that has the rows.
+        rows: which of its rows; ``None`` for all.
+        picks: the rows as a tensor on each device where they were needed already.
+    """
+    if (
+        type(leaf) is type(value) is Tensor
+        and leaf.is_cpu
+        and value.is_cpu
+        and leaf.dtype in _ARRAY_TYPES
+        and not value.is_neg()
+    ):
+        # As arrays, in half the time that torch takes.
+        source = value.detach().numpy() if value.requires_grad else value.numpy()
+        target = leaf.detach() if leaf.requires_grad else leaf
+        target.numpy()[where] = source if rows is None else source[rows]
+        # So that autograd notices if somebody still needs what was there.
+        torch.autograd.graph.increment_version(leaf)
+        return
+    if isinstance(where, np.ndarray):
+        where = torch.from_numpy(where).to(leaf.device)  # type: ignore[assignment]
+    if rows is not None:
+        pick = picks.get(value.device)
+        if pick is None:
+            pick = picks[value.device] = torch.from_numpy(rows).to(value.device)
+        value = value[pick]
+    leaf[where] = value.to(leaf.device) if isinstance(value, Tensor) else value
 
 
 def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:
     """The tensors of a tensordict by key, without those of TorchRL's bookkeeping."""
+    if not is_tensor_collection(data):
+        raise TypeError(
+            "selection writers store tensordicts; this storage holds a "
+            f"{type(data).__name__}"
+        )
     entries = dict(data.items())
-    if not all(isinstance(entry, Tensor) for entry in entries.values()):
-        entries = dict(data.items(include_nested=True, leaves_only=True))
+    for entry in entries.values():
+        if not isinstance(entry, Tensor):
+            entries = dict(data.items(include_nested=True, leaves_only=True))
+            break
     for key in BOOKKEEPING_KEYS:
         entries.pop(key, None)
     return entries

@@ -122,6 +122,9 @@ class Criterion(abc.ABC):
         tensor([0.5000])
     """
 
+    #: Whether it takes arrays, too, which saves a detour where writers decide.
+    takes_arrays: bool = False
+
     @abc.abstractmethod
     def __call__(
         self,
@@ -237,6 +240,8 @@ class Criterion(abc.ABC):
 class ArrayCriterion(Criterion):
     """A criterion made of arithmetic that tensors and arrays have in common."""
 
+    takes_arrays = True
+
     @abc.abstractmethod
     def __call__(
         self,
@@ -247,17 +252,6 @@ class ArrayCriterion(Criterion):
         num_outputs: int = 1,
     ) -> Values:
         """Score points; see :meth:`Criterion.__call__`."""
-
-    def on_host(
-        self,
-        leverage: NDArray[np.float64],
-        squared_error: NDArray[np.float64],
-        *,
-        noise: float,
-        num_outputs: int = 1,
-    ) -> NDArray[np.float64]:
-        """Score points; see :meth:`Criterion.on_host`."""
-        return self(leverage, squared_error, noise=noise, num_outputs=num_outputs)
 
 
 def _log(values: Values) -> Values:

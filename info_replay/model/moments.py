@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from info_replay.host_array import HostArray
+from info_replay.shared_state import SharedArray
 
-__all__ = ["MomentsWalk", "RunningMoments", "tolerance"]
+__all__ = ["MomentsWalk", "RunningMoments"]
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class RunningMoments:
             )
         self.decay = decay
         # Total weight, mean, weighted sum of squared distances from the mean.
-        self._state = HostArray(np.zeros(3))
+        self._state = SharedArray(3, np.float64)
 
     @property
     def weight(self) -> float:
@@ -67,6 +67,21 @@ class RunningMoments:
         """Weighted population deviation, 0 before the first item."""
         weight, _, squares = self._state.array
         return float(_deviations(weight, squares))
+
+    def threshold(self, gamma: float, dtype: torch.dtype = torch.float64) -> float:
+        """``mean + gamma * deviation``, lowered by what rounding may cost a score.
+
+        A score that equals the threshold passes (the paper's ``>=``). Streams with
+        repeated items have such ties, and they must not be decided by the order of
+        summation.
+
+        Args:
+            gamma: deviations above the mean.
+            dtype: that scores are computed in.
+        """
+        value = self.mean + gamma * self.deviation
+        slack = _SLACK[dtype]
+        return value - (slack * abs(value) + slack)
 
     def update(self, values: ArrayLike) -> None:
         """Add items, oldest first.
@@ -124,11 +139,15 @@ class RunningMoments:
 
     def state_dict(self) -> dict[str, Any]:
         """The moments as plain values; the decay is a setting, not state."""
-        return {"state": self._state.tensor()}
+        return {"state": self._state.state_dict()}
+
+    def check_state(self, state_dict: dict[str, Any]) -> None:
+        """Raise ``ValueError`` if a :meth:`state_dict` does not fit."""
+        self._state.check_state(state_dict["state"])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`."""
-        self._state.assign(state_dict["state"])
+        self._state.load_state_dict(state_dict["state"])
 
     def __repr__(self) -> str:
         """Settings and current values."""
@@ -180,6 +199,19 @@ class MomentsWalk:
             np.append(self._start[0], weights), np.append(self._start[2], squares)
         )
 
+    def thresholds(self, gamma: float, dtype: torch.dtype) -> Array:
+        """What each item must reach, shape ``(n,)``; see ``RunningMoments.threshold``.
+
+        Args:
+            gamma: deviations above the mean.
+            dtype: that scores are computed in.
+        """
+        thresholds = self.means[:-1]
+        if gamma:
+            thresholds = thresholds + gamma * self.deviations[:-1]
+        slack = _SLACK[dtype]
+        return thresholds - (slack * np.abs(thresholds) + slack)
+
     def after(self, count: int) -> Array:
         """The state after so many of the items, shape ``(3,)``."""
         if not count:
@@ -224,17 +256,7 @@ def _decayed_path(items: Array, start: Array, decay: float) -> Array:
     return path
 
 
+# How far rounding may push a score below a threshold that it ties with.
 _SLACK = {
     dtype: math.sqrt(torch.finfo(dtype).eps) for dtype in (torch.float32, torch.float64)
 }
-
-
-def tolerance(threshold: ArrayLike, dtype: torch.dtype) -> NDArray[np.float64]:
-    """How far rounding may push a score below a threshold that it ties with.
-
-    A score that equals the threshold passes (the paper's ``>=``). Streams with repeated
-    items have such ties, and they must not be decided by the order of summation.
-    """
-    slack = _SLACK[dtype]
-    scaled: NDArray[np.float64] = slack * np.abs(threshold)
-    return scaled + slack

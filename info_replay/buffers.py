@@ -1,4 +1,8 @@
-"""A TorchRL buffer around any selection writer: :class:`SelectiveReplayBuffer`."""
+"""Replay buffers that choose what to keep.
+
+* :class:`SelectiveReplayBuffer`, a TorchRL buffer around any selection writer;
+* :class:`InfoReservoirReplayBuffer`, the memory of the paper (InfoRS).
+"""
 
 from __future__ import annotations
 
@@ -11,16 +15,20 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
+from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.data import LazyTensorStorage, Storage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 
-from info_replay.moments import RunningMoments
-from info_replay.posterior import BayesianLinearPosterior
-from info_replay.snapshot import current_snapshot, new_snapshot
-from info_replay.writers import InformationWriter, SelectionWriter
+from info_replay.model.criteria import Criterion
+from info_replay.model.moments import RunningMoments
+from info_replay.model.posterior import BayesianLinearPosterior
+from info_replay.storage.snapshot import current_snapshot, new_snapshot
+from info_replay.writers.base import SelectionWriter
+from info_replay.writers.hybrid import HybridWriter
+from info_replay.writers.info_reservoir import InfoReservoirWriter
 
-__all__ = ["SelectiveReplayBuffer"]
+__all__ = ["InfoReservoirReplayBuffer", "SelectiveReplayBuffer"]
 
 
 class SelectiveReplayBuffer(TensorDictReplayBuffer):
@@ -28,7 +36,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
 
     Beside what TorchRL's buffer does, :meth:`extend` tells which items were kept,
     :meth:`update_tensordict_priority` writes refreshed features back, ``dumps`` is
-    atomic, and a restored buffer goes on to the bit: decisions, samples and all.
+    atomic, and a restored buffer goes on bit for bit: decisions, samples and all.
 
     Args:
         capacity: number of slots; may be left out if ``storage`` is given.
@@ -75,7 +83,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
                 "writer must be a SelectionWriter such as ReservoirWriter(), got "
                 f"{type(self._writer).__name__}"
             )
-        if self._writer.regroups and isinstance(self._sampler, PrioritizedSampler):
+        if self._writer.compacts and isinstance(self._sampler, PrioritizedSampler):
             raise ValueError(
                 f"{type(self._writer).__name__} gives up slots and moves items, which "
                 f"a {type(self._sampler).__name__} cannot follow; use a RandomSampler"
@@ -116,19 +124,22 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
 
         Ask again after a change: one that was asked for before may lag behind.
         """
-        writer = self._information_writer("a posterior")
+        policy = self._policy_with("posterior")
         with self._replay_lock, self._write_lock:
-            return writer.posterior
+            posterior: BayesianLinearPosterior | None = policy.posterior
+            return posterior
 
     @property
     def moments(self) -> RunningMoments:
         """Running moments of the criterion over all offered items."""
-        return self._information_writer("moments").moments
+        moments: RunningMoments = self._policy_with("moments").moments
+        return moments
 
-    def _information_writer(self, what: str) -> InformationWriter:
+    def _policy_with(self, name: str) -> Any:
+        """The policy, if it has an attribute."""
         policy = self.writer.policy
-        if not isinstance(policy, InformationWriter):
-            raise AttributeError(f"{type(policy).__name__} does not keep {what}")
+        if not hasattr(type(policy), name) and name not in vars(policy):
+            raise AttributeError(f"{type(policy).__name__} has no {name}")
         return policy
 
     def add(self, data: TensorDictBase) -> int:
@@ -188,9 +199,10 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Returns:
             Scores, shape ``(n,)``.
         """
-        writer = self._information_writer("scores")
+        policy = self._policy_with("posterior")
         with self._replay_lock, self._write_lock:
-            return writer.score(data)
+            scores: Tensor = policy.score(data)
+            return scores
 
     def update_features(self, data: TensorDictBase) -> None:
         """Write new features back to the slots that a sample came from.
@@ -200,12 +212,6 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample, with its ``"index"`` and new features.
         """
-        policy = self._writer.policy
-        if not policy.keeps_features:
-            raise AttributeError(f"{type(policy).__name__} does not keep features")
-        self._write_features(data)
-
-    def _write_features(self, data: TensorDictBase) -> None:
         with self._replay_lock, self._write_lock:
             self._writer.update_features(data)
 
@@ -215,8 +221,9 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample; policies that keep no features ignore them.
         """
-        if self._writer.policy.keeps_features:
-            self._write_features(data)
+        if self._writer.feature_key is not None:
+            with self._replay_lock, self._write_lock:
+                self._writer.update_features(data)
         if isinstance(self._sampler, PrioritizedSampler):
             super().update_tensordict_priority(data)
 
@@ -307,6 +314,107 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             return
         if any(leaf.device != device for leaf in content.values(True, True)):
             storage._storage = content.to(device)
+
+
+class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
+    """A replay memory that keeps what is informative: InfoRS (Sec. 3.2, Alg. 1).
+
+    An item enters reservoir sampling only if its criterion, given what the memory
+    holds, reaches the running mean plus ``gamma`` deviations. What repeats itself stays
+    out, so a frequent class or task does not crowd out the rare ones.
+
+    Items are tensordicts with any entries; those under ``feature_key`` and
+    ``target_key`` are what the criterion looks at.
+
+    Args:
+        capacity: number of slots; may be left out if ``storage`` is given.
+        storage: a tensor storage, ``LazyTensorStorage(capacity, device=device)`` by
+            default.
+        criterion: what "informative" means, ``MIC(eta=1.0)`` by default.
+        gamma: ``gamma_i`` of the paper, deviations above the mean.
+        noise: ``sigma`` of the paper's Bayesian model.
+        jitter: ``c`` of the paper's Bayesian model.
+        num_classes: targets are labels of that many classes; ``None`` for regression
+            targets of shape ``(n,)`` or ``(n, K)``.
+        feature_key: entry that holds the features, shape ``(n, d)``.
+        target_key: entry that holds the targets.
+        decay: of the running moments, ``None`` for all history; see
+            :class:`RunningMoments`.
+        dtype: floating type of the statistics.
+        recent: slots for the most recent items, which are selected among when they are
+            no longer that: a number, or a share of the capacity; ``None`` for none. See
+            :class:`HybridWriter`.
+        device: of the default storage.
+        generator: for sampling; it also seeds the decisions.
+        **options: of ``TensorDictReplayBuffer``: sampler, batch_size, prefetch,
+            transform, ...
+
+    Example:
+        >>> import torch
+        >>> from tensordict import TensorDict
+        >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+        <torch._C.Generator object at ...>
+        >>> buffer = InfoReservoirReplayBuffer(8, num_classes=2, batch_size=4)
+        >>> labels = torch.tensor([0] * 120 + [1] * 8)
+        >>> items = TensorDict(
+        ...     {
+        ...         "observation": torch.randn(128, 5),
+        ...         "feature": torch.nn.functional.one_hot(labels, 2) + 0.1,
+        ...         "target": labels,
+        ...     },
+        ...     batch_size=[128],
+        ... )
+        >>> slots = buffer.extend(items)  # -1 where an item was not kept
+        >>> sample = buffer.sample()
+        >>> sample["feature"] = sample["feature"] + 0.1  # of the network as it is now
+        >>> buffer.update_tensordict_priority(sample)
+        >>> buffer.score(items).shape
+        torch.Size([128])
+    """
+
+    def __init__(
+        self,
+        capacity: int | None = None,
+        *,
+        storage: Storage | Callable[[], Storage] | None = None,
+        criterion: Criterion | None = None,
+        gamma: float = 0.0,
+        noise: float = 0.3,
+        jitter: float = 0.1,
+        num_classes: int | None = None,
+        feature_key: NestedKey = "feature",
+        target_key: NestedKey = "target",
+        decay: float | None = None,
+        dtype: torch.dtype = torch.float64,
+        recent: int | float | None = None,
+        device: torch.device | str | None = None,
+        generator: torch.Generator | None = None,
+        **options: Any,
+    ) -> None:
+        if "writer" in options:
+            raise TypeError(
+                "InfoReservoirReplayBuffer brings its own writer; use "
+                "SelectiveReplayBuffer(writer=...) for another one"
+            )
+        writer = InfoReservoirWriter(
+            criterion=criterion,
+            gamma=gamma,
+            noise=noise,
+            jitter=jitter,
+            num_classes=num_classes,
+            feature_key=feature_key,
+            target_key=target_key,
+            decay=decay,
+            dtype=dtype,
+        )
+        super().__init__(
+            capacity,
+            storage=storage,
+            writer=writer if recent is None else HybridWriter(writer, recent),
+            device=device,
+            generator=generator,
+            **options,
+        )
 
 
 def _make_storage(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import abc
 import copy
-from multiprocessing.context import get_spawning_popen
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,39 +24,65 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from info_replay.host_array import HostArray
-from info_replay.linear_algebra import (
+from info_replay.model.linear_algebra import (
     Matrix,
     alike,
+    as_array,
     cholesky,
     native,
+    on_host,
+    plain,
     products,
     solve_lower,
     solve_lower_rows,
 )
+from info_replay.shared_state import SharedArray
 
 __all__ = ["KernelStatistics", "PrimalStatistics", "Rows", "Statistics"]
 
 #: A tensor or, on the host, an array.
 Rows = Tensor | NDArray[Any]
 
+_ARRAY_TYPE = {torch.float32: np.float32, torch.float64: np.float64}
+
 
 class Statistics(abc.ABC):
-    """Sufficient statistics of features ``H`` and targets ``Y``."""
+    """Sufficient statistics of features ``H`` and targets ``Y``.
 
-    #: Bumped by each change; a process that shares the tensors sees it too.
-    _version: HostArray
+    Args:
+        feature_dim: width ``d`` of the features, that of the constant 1 included.
+        target_dim: number ``K`` of outputs.
+        jitter: what is added to the diagonal of ``H^T H``.
+        dtype: floating type.
+        device: where the statistics live.
 
-    def __init__(self, feature_dim: int, target_dim: int, jitter: float) -> None:
+    Attributes:
+        mean: representation ``(D, K)`` of the posterior mean of the weights, as of the
+            last call of :meth:`represent`; an array on the host.
+    """
+
+    mean: Any
+
+    def __init__(
+        self,
+        feature_dim: int,
+        target_dim: int,
+        jitter: float,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
         self.feature_dim = feature_dim
         self.target_dim = target_dim
         self.jitter = jitter
-        self._version = HostArray(np.zeros(1, dtype=np.int64))
-        self._factor_version = -1
+        self.dtype = dtype
+        self.device = device
+        # Moves with each change, also with one that another process makes.
+        self._revision = SharedArray(1, np.int64)
+        self._factor_revision = -1
         self._factor: Any  # a matrix of the kind that is native to the device
-        self._mean: Any
         self._metric: Tensor | None = None
-        self._shared = False
+        self._on_host: bool  # the device alone does not tell of fake tensors
 
     @abc.abstractmethod
     def replace(
@@ -79,12 +105,40 @@ class Statistics(abc.ABC):
         self.clear()
         self.replace(None, rows, slice(0, len(rows)))
 
+    def rebuild(
+        self,
+        features: Tensor,
+        targets: Tensor,
+        encode: Callable[[Tensor], Rows] | None = None,
+    ) -> None:
+        """Forget every row, then take features and targets, numbered from 0.
+
+        Works through them in blocks, so that what it needs beside them does not grow
+        with their number.
+
+        Args:
+            features: shape ``(n, d - 1)``.
+            targets: shape ``(n, K)``, or what ``encode`` turns into that.
+            encode: applied to each block of targets, one-hot encoding for example.
+        """
+        block, count = max(256, self.feature_dim - 1), len(features)
+        if not count:
+            self.clear()
+        for start in range(0, count, block):
+            part = slice(start, min(start + block, count))
+            encoded = targets[part] if encode is None else encode(targets[part])
+            rows = self.join(features[part], encoded)
+            if start:
+                self.replace(None, rows, part)
+            else:
+                self.restart(rows)
+
     @abc.abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """The tensors that are the state, by name."""
 
     @abc.abstractmethod
-    def _factorise(self) -> None:
+    def _factorize(self) -> None:
         """Set the factor and the mean.
 
         The mean has a solve of its own: in one with whatever is asked about, its last
@@ -95,12 +149,59 @@ class Statistics(abc.ABC):
     def _represent(self, features: Matrix) -> Matrix:
         """Representations of features, given the factor."""
 
+    def join(self, features: Tensor, targets: Rows | None = None) -> Any:
+        """Rows ``[h0, 1, y]`` as the statistics take them.
+
+        Args:
+            features: shape ``(n, d - 1)``.
+            targets: shape ``(n, K)``; without them a row ends before them.
+
+        Returns:
+            Shape ``(n, d + K)`` or ``(n, d)``: an array on the host, else a tensor.
+
+        Raises:
+            ValueError: if features or targets have another shape.
+        """
+        width = self.feature_dim - 1
+        if features.ndim != 2 or features.shape[1] != width:
+            raise ValueError(
+                f"features must have the shape (n, {width}), got "
+                f"{tuple(features.shape)}"
+            )
+        count, outputs = features.shape[0], 0
+        if targets is not None:
+            outputs = self.target_dim
+            if targets.ndim == 1 and outputs == 1:
+                targets = targets[:, None]
+            if targets.shape != (count, outputs):
+                raise ValueError(
+                    f"targets must have the shape {(count, outputs)}, got "
+                    f"{tuple(targets.shape)}"
+                )
+        shape = (count, width + 1 + outputs)
+        features = plain(features, self.device)
+        if isinstance(targets, Tensor):
+            targets = plain(targets, self.device)
+        rows: Any
+        if self._on_host:
+            rows = np.empty(shape, _ARRAY_TYPE[self.dtype])
+            rows[:, :width] = as_array(features)
+            if isinstance(targets, Tensor):
+                targets = as_array(targets)
+        else:
+            rows = torch.empty(shape, dtype=self.dtype, device=self.device)
+            rows[:, :width] = features
+        rows[:, width] = 1
+        if targets is not None:
+            rows[:, width + 1 :] = targets
+        return rows
+
     def represent(self, features: Matrix) -> Matrix:
         """Representations ``(n, D)`` of features ``(n, d)``; arrays of arrays."""
-        version = int(self._version.array[0])
-        if self._factor_version != version:
-            self._factorise()
-            self._factor_version = version
+        revision = int(self._revision.array[0])
+        if self._factor_revision != revision:
+            self._factorize()
+            self._factor_revision = revision
         return self._represent(features)
 
     def lower(self, representations: Matrix) -> Matrix:
@@ -109,51 +210,36 @@ class Statistics(abc.ABC):
             return representations
         return representations * alike(self._metric, representations)
 
-    @property
-    def mean(self) -> Tensor | NDArray[Any]:
-        """Representation ``(D, K)`` of the posterior mean of the weights.
-
-        As of the last call of :meth:`represent`; an array on the host.
-        """
-        mean: Tensor | NDArray[Any] = self._mean
-        return mean
-
-    def _touch(self) -> None:
-        self._version.array[0] += 1
+    def _changed(self) -> None:
+        self._revision.array[0] += 1
 
     def share_memory_(self) -> None:
         """Move the state to memory that child processes share."""
-        self._shared = True
-        self._version.share_memory_()
+        self._revision.share_memory_()
         for tensor in self.tensors().values():
             tensor.share_memory_()
 
     def clone(self) -> Statistics:
         """An independent copy, on the same device."""
+        tensors = {
+            f"_{name}": tensor.clone() for name, tensor in self.tensors().items()
+        }
         twin = copy.copy(self)
-        twin._version = HostArray(self._version.array)
-        twin._shared = False
-        for name, tensor in self.tensors().items():
-            setattr(twin, f"_{name}", tensor.clone())
+        twin.__dict__.update(tensors, _revision=copy.deepcopy(self._revision))
         return twin
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Copy state in."""
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])
-        self._touch()
+        self._changed()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the factor out: it is derived, and a twin derives the same one.
-
-        On the way to a child process the tensors become shared.
-        """
-        if get_spawning_popen() is not None:
-            self._shared = True
+        """Leave the factor out: it is derived, and a twin derives the same one."""
         state = self.__dict__.copy()
-        for name in ("_factor", "_mean"):
+        for name in ("_factor", "mean"):
             state.pop(name, None)
-        state["_factor_version"] = -1
+        state["_factor_revision"] = -1
         return state
 
 
@@ -169,20 +255,22 @@ class PrimalStatistics(Statistics):
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        super().__init__(feature_dim, target_dim, jitter)
+        super().__init__(feature_dim, target_dim, jitter, dtype=dtype, device=device)
         # One matrix [A, b], so that one product updates both. Of A only the upper
         # triangle counts.
         self._moments = torch.zeros(
             feature_dim, feature_dim + target_dim, dtype=dtype, device=device
         )
         self._moments.diagonal().fill_(jitter)
+        self._on_host = on_host(self._moments)
 
     def replace(
         self, old: Rows | None, new: Rows | None, places: slice | Tensor | None
     ) -> None:
         """Subtract the products of the old rows and add those of the new ones."""
         width = self.feature_dim
-        old, new = _tensor(old), _tensor(new)
+        old = None if old is None else torch.as_tensor(old)
+        new = None if new is None else torch.as_tensor(new)
         if old is not None and new is not None:
             # One product for both: the matrix is passed over once.
             left = torch.cat([new[:, :width], old[:, :width].neg()])
@@ -191,12 +279,12 @@ class PrimalStatistics(Statistics):
             self._moments.addmm_(new[:, :width].T, new)
         elif old is not None:
             self._moments.addmm_(old[:, :width].T, old, alpha=-1)
-        self._touch()
+        self._changed()
 
     def clear(self) -> None:
         """Forget every row."""
         self._moments.zero_().diagonal().fill_(self.jitter)
-        self._touch()
+        self._changed()
 
     def restart(self, rows: Rows) -> None:
         """Forget every row, then take these."""
@@ -204,21 +292,20 @@ class PrimalStatistics(Statistics):
         if rows.shape[1] != width:
             raise ValueError(f"rows must be {width} wide, got {rows.shape[1]}")
         matrix = native(rows) if isinstance(rows, Tensor) else rows
-        moments = alike(products(matrix, self.jitter, self.feature_dim), self._moments)
-        if self._shared:
-            self._moments.copy_(moments)
-        else:
-            self._moments = moments
-        self._touch()
+        # In place: other processes may share the tensor.
+        self._moments.copy_(
+            torch.as_tensor(products(matrix, self.jitter, self.feature_dim))
+        )
+        self._changed()
 
     def tensors(self) -> dict[str, Tensor]:
         """``A`` and ``b``, side by side."""
         return {"moments": self._moments}
 
-    def _factorise(self) -> None:
-        moments = native(self._moments)
+    def _factorize(self) -> None:
+        moments: Any = self._moments.numpy() if self._on_host else self._moments
         self._factor = cholesky(moments[:, : self.feature_dim])
-        self._mean = solve_lower(self._factor, moments[:, self.feature_dim :])
+        self.mean = solve_lower(self._factor, moments[:, self.feature_dim :])
 
     def _represent(self, features: Matrix) -> Matrix:
         return solve_lower_rows(self._factor, features)
@@ -240,7 +327,7 @@ class KernelStatistics(Statistics):
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        super().__init__(feature_dim, target_dim, jitter)
+        super().__init__(feature_dim, target_dim, jitter, dtype=dtype, device=device)
         self._rows = torch.zeros(
             max_rows, feature_dim + target_dim, dtype=dtype, device=device
         )
@@ -251,12 +338,14 @@ class KernelStatistics(Statistics):
         self._metric[feature_dim:].neg_()
         # Which rows are in use, for callers that do not address rows themselves.
         self._used = torch.zeros(max_rows, dtype=torch.bool, device=device)
+        self._on_host = on_host(self._rows)
 
     def replace(
         self, old: Rows | None, new: Rows | None, places: slice | Tensor | None
     ) -> None:
         """Write rows and renew their products with all others."""
-        old, new = _tensor(old), _tensor(new)
+        old = None if old is None else torch.as_tensor(old)
+        new = None if new is None else torch.as_tensor(new)
         if places is None:
             if old is not None and len(old):
                 self._put(self._find(old), None)
@@ -272,7 +361,7 @@ class KernelStatistics(Statistics):
         products = features[places] @ features.T
         self._products[places] = products
         self._products[:, places] = products.T
-        self._touch()
+        self._changed()
 
     def _free(self, count: int) -> Tensor:
         places = (~self._used).nonzero().flatten()[:count]
@@ -299,7 +388,7 @@ class KernelStatistics(Statistics):
         """Forget every row."""
         for tensor in self.tensors().values():
             tensor.zero_()
-        self._touch()
+        self._changed()
 
     @property
     def _features(self) -> Tensor:
@@ -313,7 +402,7 @@ class KernelStatistics(Statistics):
             "used": self._used,
         }
 
-    def _factorise(self) -> None:
+    def _factorize(self) -> None:
         kernel = self._products.clone()
         kernel.diagonal().add_(self.jitter)
         self._factor = cholesky(native(kernel))
@@ -325,7 +414,7 @@ class KernelStatistics(Statistics):
                 -self.jitter * solved,
             ]
         )
-        self._mean = native(mean)
+        self.mean = native(mean)
 
     def _represent(self, features: Matrix) -> Matrix:
         # Woodbury: c h^T A^-1 h' = h^T h' - k_h^T (H H^T + cI)^-1 k_h'.
@@ -334,7 +423,3 @@ class KernelStatistics(Statistics):
         if isinstance(features, np.ndarray):
             return np.concatenate([features, solved], 1)
         return torch.cat([features, solved], 1)
-
-
-def _tensor(rows: Rows | None) -> Tensor | None:
-    return None if rows is None else torch.as_tensor(rows)

@@ -9,26 +9,24 @@ in ``O(nD)`` instead of being computed anew.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from info_replay.linear_algebra import (
+from info_replay.model.linear_algebra import (
     Matrix,
     alike,
     cholesky,
-    inverse,
     native,
+    row_products,
     solve_lower,
     subtract_product,
+    update_gain,
 )
-from info_replay.statistics import Statistics
+from info_replay.model.statistics import Statistics
 
-__all__ = ["MOST_POINTS", "CandidateBatch", "row_products"]
+__all__ = ["MOST_POINTS", "CandidateBatch"]
 
 #: Points that may come and go before a batch should be set up anew: those of high
 #: leverage that leave a small memory cost digits, and each one makes the next dearer.
@@ -65,7 +63,7 @@ class CandidateBatch(Generic[Matrix]):
         self._changes: _Changes[Matrix] | None = None
 
     @property
-    def is_worn(self) -> bool:
+    def needs_refresh(self) -> bool:
         """Whether so much has changed that rounding calls for a fresh start."""
         return self._changes is not None and len(self._changes.signs) >= MOST_POINTS
 
@@ -101,7 +99,7 @@ class CandidateBatch(Generic[Matrix]):
             residual = _join(before.residual, residual)
             cross = _join(before.cross.T, cross.T).T
             signs = before.signs + signs
-        gain = _gain(lowered @ representations.T, signs)
+        gain = update_gain(lowered @ representations.T, signs)
         self._changes = _Changes(representations, lowered, residual, cross, gain, signs)
         weighted = cross @ gain
         leverage, errors = self._first
@@ -109,7 +107,7 @@ class CandidateBatch(Generic[Matrix]):
         self.residual = errors - weighted @ residual
 
     def after_swaps(
-        self, swaps: Sequence[tuple[int, int | Matrix]], start: int = 0
+        self, rows: list[int], leaving: Matrix, start: int = 0
     ) -> tuple[Matrix, Matrix]:
         """What candidates would be if some of them took the places of points, in turn.
 
@@ -117,55 +115,41 @@ class CandidateBatch(Generic[Matrix]):
         is changed, and nothing may have been changed before.
 
         Args:
-            swaps: the row of a candidate and what holds the place that it takes:
-                another candidate's row, or features and target ``(1, d + K)``; at least
-                one, and rows ascend.
+            rows: the candidates that come, at least one, ascending.
+            leaving: features and targets ``(m, d + K)`` of what each one replaces.
             start: the first candidate that is asked for.
 
         Returns:
-            Leverages ``(n,)`` and residuals ``(n, K)`` of the candidates from there on.
+            Leverages ``(n,)`` and squared errors ``(n,)`` of the candidates from there
+            on.
         """
-        points, targets = self._swapped_points(swaps)
+        width = self._statistics.feature_dim
+        going = self._statistics.represent(leaving[:, :width])
+        # What comes and what goes, in turn.
+        stack: Any = np.stack if isinstance(leaving, np.ndarray) else torch.stack
+        points = stack([self.representation[rows], going], 1).reshape(2 * len(rows), -1)
+        targets = stack([self.targets[rows], leaving[:, width:]], 1)
+        targets = targets.reshape(2 * len(rows), -1)
         lowered = self._statistics.lower(points)
         residual = subtract_product(targets, lowered, self._mean)
         inner = lowered @ points.T
         cross = self._lowered[start:] @ points.T
-        leverages = _copy(self.leverage[start:])
-        residuals = _copy(self.residual[start:])
+        copy: Any = np.copy if isinstance(leaving, np.ndarray) else torch.clone
+        leverages, residuals = copy(self.leverage[start:]), copy(self.residual[start:])
         # Candidates between two swaps meet the same memory.
-        ends: list[int] = [max(row + 1 - start, 0) for row, _ in swaps]
-        for number, (begin, end) in enumerate(
-            itertools.pairwise([*ends, len(cross)]), 1
-        ):
+        ends = [*(np.maximum(np.array(rows) + 1 - start, 0)).tolist(), len(cross)]
+        for number, (begin, end) in enumerate(itertools.pairwise(ends), 1):
             if begin == end:
                 continue
             met = 2 * number
-            gain = _gain(inner[:met, :met], (1, -1) * number)
+            gain = update_gain(inner[:met, :met], (1, -1) * number)
             part = cross[begin:end, :met]
             weighted = part @ gain
             # Not in one line with the slice, which would be written twice.
             leverage, errors = leverages[begin:end], residuals[begin:end]
             leverage -= row_products(weighted, part)
             errors -= weighted @ residual[:met]
-        return leverages, residuals
-
-    def _swapped_points(
-        self, swaps: Sequence[tuple[int, int | Matrix]]
-    ) -> tuple[Matrix, Matrix]:
-        """Representations and targets of what comes and what goes, alternately."""
-        width = self._statistics.feature_dim
-        points = _blank(2 * len(swaps), self.representation)
-        targets = _blank(2 * len(swaps), self.targets)
-        for number, (row, holder) in enumerate(swaps):
-            comes, goes = 2 * number, 2 * number + 1
-            points[comes], targets[comes] = self.representation[row], self.targets[row]
-            if isinstance(holder, int):
-                points[goes] = self.representation[holder]
-                targets[goes] = self.targets[holder]
-            else:
-                points[goes] = self._statistics.represent(holder[:, :width])
-                targets[goes] = holder[:, width:]
-        return points, targets
+        return leverages, row_products(residuals, residuals)
 
     def with_point(
         self, representation: Matrix, target: Matrix
@@ -223,7 +207,7 @@ class CandidateBatch(Generic[Matrix]):
         ``L_ii^2 - 1``.
 
         Returns:
-            Leverages ``(n,)`` and residuals ``(n, K)``.
+            Leverages ``(n,)`` and squared errors ``(n,)``.
         """
         products = torch.as_tensor(self._lowered @ self.representation.T)
         diagonal = products.diagonal().clone()
@@ -232,31 +216,8 @@ class CandidateBatch(Generic[Matrix]):
         residual = solve_lower(native(factor), self.residual)
         # The same as L_ii^2 - 1, without its cancellation where leverages are small.
         leverage = diagonal - factor.tril(-1).square().sum(1)
-        scale = alike(factor.diagonal()[:, None], residual)
-        return alike(leverage, residual), scale * residual
-
-
-def row_products(left: Matrix, right: Matrix) -> Matrix:
-    """Inner products of the rows of two matrices ``(n, D)``, shape ``(n,)``."""
-    if isinstance(left, np.ndarray):
-        if left.flags.c_contiguous:
-            return np.vecdot(left, right)
-        # Goes along columns where matrices are laid out in columns.
-        products: NDArray[Any] = np.einsum("ij,ij->i", left, right)
-        return products
-    return torch.linalg.vecdot(left, right)
-
-
-def _copy(matrix: Matrix) -> Matrix:
-    return matrix.copy() if isinstance(matrix, np.ndarray) else matrix.clone()
-
-
-def _blank(count: int, example: Matrix) -> Matrix:
-    """Rows to be written, otherwise like those of an example."""
-    shape = (count, example.shape[1])
-    if isinstance(example, np.ndarray):
-        return np.empty(shape, example.dtype)
-    return example.new_empty(shape)
+        residual = alike(factor.diagonal()[:, None], residual) * residual
+        return alike(leverage, residual), row_products(residual, residual)
 
 
 def _join(*parts: Matrix) -> Matrix:
@@ -283,20 +244,3 @@ class _Changes(NamedTuple, Generic[Matrix]):
     cross: Matrix
     gain: Matrix
     signs: tuple[int, ...]
-
-
-def _gain(inner: Matrix, signs: tuple[int, ...]) -> Matrix:
-    """``(S + U^T Q)^-1``; not finite, or not sensible, where there is none."""
-    if isinstance(inner, np.ndarray):
-        if len(inner) == 2:
-            # Most often it is one swap.
-            (a, b), (c, d) = inner.tolist()
-            a, d = a + signs[0], d + signs[1]
-            scale = 1 / (a * d - b * c or math.nan)
-            gain = [[d * scale, -b * scale], [-c * scale, a * scale]]
-            return np.array(gain, dtype=inner.dtype)
-        shifted = inner.copy()
-        diagonal = shifted.reshape(-1)[:: len(shifted) + 1]
-        diagonal += signs
-        return inverse(shifted)
-    return inverse(inner + inner.new_tensor(signs).diag())

@@ -10,23 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from info_replay.candidates import CandidateBatch, row_products
-from info_replay.linear_algebra import alike, as_array, on_host, plain
-from info_replay.settings import check_positive
-from info_replay.statistics import (
+from info_replay.model.candidates import CandidateBatch
+from info_replay.model.linear_algebra import row_products
+from info_replay.model.statistics import (
     KernelStatistics,
     PrimalStatistics,
     Rows,
     Statistics,
 )
+from info_replay.validation import check_positive
 
 __all__ = ["BayesianLinearPosterior"]
 
-_ARRAY_TYPE = {torch.float32: np.float32, torch.float64: np.float64}
 # What a saved posterior and the one that it is restored into must have in common.
 _SHAPE = ("form", "feature_dim", "target_dim", "max_rows")
 
@@ -92,7 +90,7 @@ class BayesianLinearPosterior:
             raise ValueError("the kernel form needs max_rows")
         if max_rows is not None and max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, got {max_rows!r}")
-        if dtype not in _ARRAY_TYPE:
+        if dtype not in (torch.float32, torch.float64):
             raise TypeError(f"dtype must be torch.float32 or float64, got {dtype}")
         self.feature_dim = feature_dim
         self.target_dim = target_dim
@@ -124,9 +122,6 @@ class BayesianLinearPosterior:
                 width, target_dim, jitter * width, dtype=dtype, device=self.device
             )
 
-        # The device alone does not tell: fake tensors have no memory on any.
-        self._on_host = all(map(on_host, self.statistics.tensors().values()))
-
     def join(self, features: Tensor, targets: Tensor | None = None) -> Tensor:
         """Rows ``[h0, 1, y]`` as the statistics take them, in the posterior's type.
 
@@ -140,42 +135,7 @@ class BayesianLinearPosterior:
         Raises:
             ValueError: if features or targets have another shape.
         """
-        return torch.as_tensor(self.join_native(features, targets))
-
-    def join_native(self, features: Tensor, targets: Rows | None = None) -> Any:
-        """The same as :meth:`join`, on the host as an array."""
-        width = self.feature_dim
-        if features.ndim != 2 or features.shape[1] != width:
-            raise ValueError(
-                f"features must have the shape (n, {width}), got "
-                f"{tuple(features.shape)}"
-            )
-        count = features.shape[0]
-        outputs = 0 if targets is None else self.target_dim
-        if targets is not None:
-            if targets.ndim == 1 and outputs == 1:
-                targets = targets[:, None]
-            if targets.shape != (count, outputs):
-                raise ValueError(
-                    f"targets must have the shape {(count, outputs)}, got "
-                    f"{tuple(targets.shape)}"
-                )
-        shape = (count, width + 1 + outputs)
-        device = self.device
-        features = plain(features, device)
-        if isinstance(targets, Tensor):
-            targets = plain(targets, device)
-        rows: Any
-        if self._on_host:
-            rows = np.empty(shape, _ARRAY_TYPE[self.dtype])
-            rows[:, :width] = as_array(features)
-        else:
-            rows = torch.empty(shape, dtype=self.dtype, device=device)
-            rows[:, :width] = features
-        rows[:, width] = 1
-        if targets is not None:
-            rows[:, width + 1 :] = alike(targets, rows)
-        return rows
+        return torch.as_tensor(self.statistics.join(features, targets))
 
     def observe(
         self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
@@ -188,13 +148,13 @@ class BayesianLinearPosterior:
             rows: numbers of the rows, if the caller numbers them. The kernel form then
                 addresses them in constant time instead of looking for them.
         """
-        self.statistics.replace(None, self.join_native(features, targets), rows)
+        self.statistics.replace(None, self.statistics.join(features, targets), rows)
 
     def forget(
         self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
     ) -> None:
         """Take rows out that were observed; arguments as in :meth:`observe`."""
-        self.statistics.replace(self.join_native(features, targets), None, rows)
+        self.statistics.replace(self.statistics.join(features, targets), None, rows)
 
     def replace(
         self,
@@ -220,8 +180,8 @@ class BayesianLinearPosterior:
                 f"{len(features)}"
             )
         self.statistics.replace(
-            self.join_native(old_features, old_targets),
-            self.join_native(features, targets),
+            self.statistics.join(old_features, old_targets),
+            self.statistics.join(features, targets),
             rows,
         )
 
@@ -256,7 +216,7 @@ class BayesianLinearPosterior:
         self,
         features: Tensor,
         targets: Tensor,
-        encode: Callable[[Tensor], Tensor] | None = None,
+        encode: Callable[[Tensor], Rows] | None = None,
     ) -> None:
         """Start again from exactly these rows, numbered from 0.
 
@@ -268,29 +228,7 @@ class BayesianLinearPosterior:
             targets: shape ``(n, K)``, or what ``encode`` turns into that.
             encode: applied to each block of targets, one-hot encoding for example.
         """
-
-        def joined(part: slice) -> Rows:
-            encoded = encode(targets[part]) if encode else targets[part]
-            return self.join_native(features[part], encoded)
-
-        self.restart(len(features), joined)
-
-    def restart(self, count: int, rows: Callable[[slice], Rows]) -> None:
-        """Start again from rows as :meth:`join` gives them, block by block.
-
-        Args:
-            count: number of rows.
-            rows: gives those of a slice.
-        """
-        block = max(256, self.feature_dim)
-        if not count:
-            self.statistics.clear()
-        for start in range(0, count, block):
-            part = slice(start, min(start + block, count))
-            if start:
-                self.statistics.replace(None, rows(part), part)
-            else:
-                self.statistics.restart(rows(part))
+        self.statistics.rebuild(features, targets, encode)
 
     def clear(self) -> None:
         """Forget every row."""
@@ -302,13 +240,13 @@ class BayesianLinearPosterior:
 
     def leverage(self, features: Tensor) -> Tensor:
         """``v = h^T A^-1 h`` of features ``(n, d0)``, shape ``(n,)``."""
-        representation = self.statistics.represent(self.join_native(features))
+        representation = self.statistics.represent(self.statistics.join(features))
         lowered = self.statistics.lower(representation)
         return torch.as_tensor(row_products(representation, lowered))
 
     def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Predictive mean ``(n, K)`` and variance ``sigma^2 (1 + v)``, ``(n,)``."""
-        representation = self.statistics.represent(self.join_native(features))
+        representation = self.statistics.represent(self.statistics.join(features))
         lowered = self.statistics.lower(representation)
         leverage = torch.as_tensor(row_products(representation, lowered))
         mean = torch.as_tensor(lowered @ self.statistics.mean)
@@ -346,7 +284,7 @@ class BayesianLinearPosterior:
         self.statistics.share_memory_()
 
     def state_dict(self) -> dict[str, Any]:
-        """The statistics, to the bit; settings are the constructor's."""
+        """The statistics, bit for bit; settings are the constructor's."""
         return {
             **{name: getattr(self, name) for name in _SHAPE},
             "tensors": {
@@ -355,14 +293,29 @@ class BayesianLinearPosterior:
             },
         }
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict` of a posterior of the same shape."""
+    def check_state(self, state_dict: dict[str, Any]) -> None:
+        """Raise ``ValueError`` if a :meth:`state_dict` has another shape."""
         for name in _SHAPE:
             if state_dict[name] != getattr(self, name):
                 raise ValueError(
                     f"cannot restore a posterior with {name}={state_dict[name]!r} "
                     f"into one with {name}={getattr(self, name)!r}"
                 )
+        for name, tensor in self.statistics.tensors().items():
+            saved = state_dict["tensors"].get(name)
+            if saved is None or saved.shape != tensor.shape:
+                raise ValueError(
+                    f"{name!r} must be a tensor of shape {tuple(tensor.shape)}, got "
+                    f"{None if saved is None else tuple(saved.shape)}"
+                )
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict` of a posterior of the same shape.
+
+        Raises:
+            ValueError: if it has another shape; nothing is changed.
+        """
+        self.check_state(state_dict)
         self.statistics.load_tensors(state_dict["tensors"])
 
     def __repr__(self) -> str:

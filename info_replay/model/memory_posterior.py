@@ -1,0 +1,277 @@
+"""The posterior of what a memory holds, kept in step with it: :class:`MemoryPosterior`.
+
+It follows what is stored by rank-one updates and, from time to time, starts again from
+what is there, so that rounding never grows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from contextlib import AbstractContextManager
+from multiprocessing.context import get_spawning_popen
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from info_replay.model.linear_algebra import on_host
+from info_replay.model.posterior import BayesianLinearPosterior
+from info_replay.model.statistics import Rows
+from info_replay.shared_state import SharedNumber
+from info_replay.threads import ONE_BLAS_THREAD
+
+__all__ = ["MemoryPosterior", "StoredItems"]
+
+# Rows that may be added and subtracted, in units of the capacity, before the statistics
+# are computed anew.
+_REBUILD_AFTER = 10
+# Features of up to this width are computed with on one thread.
+_NARROW = 1024
+
+
+class StoredItems(Protocol):
+    """The slots of a memory, as far as a posterior looks at them."""
+
+    capacity: int
+
+    def __len__(self) -> int:
+        """Number of slots in use, the first ones."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+
+    def leaf(self, key: Any) -> Tensor:
+        """The entry of all slots, one row per slot."""
+
+
+class MemoryPosterior:
+    """A posterior of the features and targets in the slots of a memory (Sec. 2.3).
+
+    Args:
+        feature_key: entry that holds the features.
+        target_key: entry that holds the targets.
+        num_classes: targets are labels of that many classes; ``None`` for numbers.
+        noise: ``sigma`` of the Bayesian model.
+        jitter: ``c`` of the Bayesian model.
+        dtype: floating type of the statistics.
+
+    Attributes:
+        posterior: the model, ``None`` before the first item.
+        largest_feature: size of features that can be computed with.
+        largest_target: size of targets that can be computed with.
+    """
+
+    slots: StoredItems
+
+    def __init__(
+        self,
+        feature_key: Any,
+        target_key: Any,
+        *,
+        num_classes: int | None,
+        noise: float,
+        jitter: float,
+        dtype: torch.dtype,
+    ) -> None:
+        self.feature_key = feature_key
+        self.target_key = target_key
+        self.num_classes = num_classes
+        self.noise = noise
+        self.jitter = jitter
+        self.dtype = dtype
+        # Beyond this, the jitter would be lost in rounding beside a squared norm.
+        self.largest_feature = math.sqrt(0.01 * jitter / torch.finfo(dtype).eps)
+        # Beyond this, sums of squared errors would not be finite.
+        self.largest_target = 1e-4 * math.sqrt(torch.finfo(dtype).max)
+        self.posterior: BayesianLinearPosterior | None = None
+        self._classes = np.arange(num_classes or 0)[:, None]
+        self._changed_rows = SharedNumber()
+        self._shared = False
+
+    def attach(self, slots: StoredItems) -> None:
+        """Take the slots whose items the posterior is of."""
+        self.slots = slots
+
+    def encode(self, targets: Tensor) -> Rows:
+        """Targets as numbers ``(n, K)``: one-hot for labels, all 0 for a wrong one.
+
+        Labels on the host give an array.
+        """
+        if self.num_classes is None:
+            return targets[:, None] if targets.ndim == 1 else targets
+        if targets.ndim == 2:
+            targets = targets[:, 0]
+        if on_host(targets):
+            # Class by class, which compares many labels at once.
+            encoded: Rows = (self._classes == targets.numpy()).T
+            return encoded
+        return targets[:, None] == torch.arange(self.num_classes, device=targets.device)
+
+    def for_shapes(self, feature_dim: int, target_dim: int) -> BayesianLinearPosterior:
+        """The posterior or, before the first item, a new one for these shapes.
+
+        Args:
+            feature_dim: width of the features.
+            target_dim: number of outputs.
+
+        Raises:
+            ValueError: if the posterior has other shapes.
+        """
+        posterior = self.posterior
+        if posterior is None:
+            return BayesianLinearPosterior(
+                feature_dim,
+                target_dim,
+                noise=self.noise,
+                jitter=self.jitter,
+                max_rows=self.slots.capacity,
+                dtype=self.dtype,
+                device=self.slots.device,
+            )
+        if feature_dim != posterior.feature_dim:
+            raise ValueError(
+                f"entry {self.feature_key!r} must be {posterior.feature_dim} wide, got "
+                f"{feature_dim}"
+            )
+        if target_dim != posterior.target_dim:
+            raise ValueError(
+                f"entry {self.target_key!r} must have {posterior.target_dim} outputs, "
+                f"got {target_dim}"
+            )
+        return posterior
+
+    def keep(self, posterior: BayesianLinearPosterior) -> None:
+        """Take a posterior, if there is none yet."""
+        if self.posterior is None:
+            self.posterior = posterior
+            if self._shared:
+                posterior.share_memory_()
+
+    def threads(self) -> AbstractContextManager[None]:
+        """Around linear algebra; features known to be wide are worth all threads."""
+        narrow = self.posterior is None or self.posterior.feature_dim <= _NARROW
+        return ONE_BLAS_THREAD if narrow else contextlib.nullcontext()
+
+    # -- in step with the memory ------------------------------------------------------
+
+    def rows(self, where: slice | list[int]) -> Any:
+        """Features and targets of some slots, as rows of the posterior.
+
+        Args:
+            where: which slots.
+
+        Returns:
+            Shape ``(n, d + K)``: an array on the host, else a tensor.
+        """
+        assert self.posterior is not None
+        features = self.slots.leaf(self.feature_key)[where]
+        targets = self.slots.leaf(self.target_key)[where]
+        return self.posterior.statistics.join(features, self.encode(targets))
+
+    def rebuild(self) -> None:
+        """Start again from what the memory holds."""
+        if self.posterior is not None:
+            size = len(self.slots)
+            features = self.slots.leaf(self.feature_key)[:size]
+            targets = self.slots.leaf(self.target_key)[:size]
+            with self.threads():
+                self.posterior.statistics.rebuild(features, targets, self.encode)
+            self._changed_rows.array[:] = 0
+
+    def follow(self, old: Rows | None, new: Rows, slots: NDArray[np.int64]) -> None:
+        """Follow items that were stored.
+
+        Args:
+            old: rows that they replaced, if any.
+            new: their rows.
+            slots: where they are.
+        """
+        assert self.posterior is not None
+        if self._is_worn(len(slots)):
+            self.rebuild()
+        else:
+            places = torch.from_numpy(slots).to(self.posterior.device)
+            self.posterior.statistics.replace(old, new, places)
+
+    def refresh(self, slots: NDArray[np.int64], features: Tensor) -> bool:
+        """Follow new features of stored items, before they are written.
+
+        Args:
+            slots: of the items, all different.
+            features: shape ``(n, d0)``.
+
+        Returns:
+            Whether it has; else the posterior must be rebuilt from what is stored.
+        """
+        posterior = self.posterior
+        # Where most of the memory changes, starting again is cheaper, and exact.
+        most = 2 * slots.size >= len(self.slots)
+        if posterior is None or (posterior.form == "primal" and most):
+            return False
+        if self._is_worn(slots.size):
+            return False
+        places = torch.from_numpy(slots).to(features.device)
+        targets = self.encode(self.slots.leaf(self.target_key).index_select(0, places))
+        old = self.slots.leaf(self.feature_key).index_select(0, places)
+        statistics = posterior.statistics
+        statistics.replace(
+            statistics.join(old, targets), statistics.join(features, targets), places
+        )
+        return True
+
+    def _is_worn(self, count: int) -> bool:
+        """Count changed rows; whether there have been too many."""
+        changed_rows = self._changed_rows.array
+        changed_rows += count
+        return bool(changed_rows[0] >= _REBUILD_AFTER * max(self.slots.capacity, 1000))
+
+    # -- state ------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Forget every row."""
+        if self.posterior is not None:
+            self.posterior.clear()
+        self._changed_rows.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The posterior, bit for bit."""
+        posterior = self.posterior
+        return {
+            "posterior": None if posterior is None else posterior.state_dict(),
+            "changed_rows": self._changed_rows.value,
+        }
+
+    def check_state(self, state: dict[str, Any]) -> None:
+        """Raise ``ValueError`` if a saved state has other shapes."""
+        saved = state["posterior"]
+        if saved is not None:
+            shapes = saved["feature_dim"], saved["target_dim"]
+            self.for_shapes(*shapes).check_state(saved)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict`."""
+        saved = state["posterior"]
+        if saved is None:
+            self.posterior = None
+        else:
+            posterior = self.for_shapes(saved["feature_dim"], saved["target_dim"])
+            posterior.load_state_dict(saved)
+            self.keep(posterior)
+        self._changed_rows.value = state["changed_rows"]
+
+    def share_memory_(self) -> None:
+        """Move the posterior, now or when there is one, to shared memory."""
+        self._shared = True
+        self._changed_rows.share_memory_()
+        if self.posterior is not None:
+            self.posterior.share_memory_()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """On the way to a child process, all becomes shared."""
+        if get_spawning_popen() is not None:
+            self._shared = True
+        return self.__dict__.copy()

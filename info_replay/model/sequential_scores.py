@@ -1,0 +1,207 @@
+"""A sequential algorithm at batch speed: :class:`SequentialScores`.
+
+What an item scores depends on which items before it were written. Scores that presume
+the wrong swaps tell which swaps to presume next, and whatever they say up to the first
+wrong presumption is right. So a batch with some swaps takes two looks at its scores,
+and one with many takes two for every ``MOST_SWAPS + 1`` of them, unless presumptions
+fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from info_replay.model.candidates import MOST_POINTS
+from info_replay.model.criteria import Criterion
+from info_replay.model.scored_batch import Changes, ScoredBatch
+
+__all__ = ["MOST_SWAPS", "Assignment", "SequentialScores"]
+
+#: Swaps that scores are corrected for before the candidates are set up anew.
+MOST_SWAPS = MOST_POINTS // 2
+
+State = TypeVar("State")
+#: Given the first item that is asked about, the scores from it on and the algorithm's
+#: state before it: the slot that each item gets, -1 for none, and the state after so
+#: many of the items.
+Accept = Callable[
+    [int, NDArray[np.float64], State],
+    tuple[NDArray[np.int64], Callable[[int], State]],
+]
+
+
+class SequentialScores:
+    """Scores of items of which each meets the memory that the one before it left.
+
+    Args:
+        batch: the items, of which some will replace items of a full memory.
+        criterion: what to score with.
+
+    Attributes:
+        assignment: the swaps that are certain.
+    """
+
+    def __init__(self, batch: ScoredBatch, criterion: Criterion) -> None:
+        self.batch = batch
+        self.criterion = criterion
+        self.assignment = Assignment(batch.count)
+        self._candidates = batch.candidates()
+        self._certain: list[_Swap] = []  # since the candidates were set up
+        self._presumed: list[_Swap] = []
+
+    def run(self, accept: Accept[State], state: State) -> State:
+        """Let an algorithm decide about every item, given exactly what it scores.
+
+        Args:
+            accept: the algorithm; it is asked again about items whose scores turn out
+                to be different.
+            state: of the algorithm before the first item.
+
+        Returns:
+            Its state after the last item; the swaps are in :attr:`assignment`.
+        """
+        start, count = 0, self.batch.count
+        while start < count:
+            scores = self.batch.score(self.criterion, *self._points(start))
+            slots, state_after = accept(start, scores, state)
+            rows = (slots >= 0).nonzero()[0][: MOST_SWAPS + 1]
+            found = [*zip((start + rows).tolist(), slots[rows].tolist(), strict=True)]
+            final = self._confirm(found) if found or self._presumed else count
+            state = state_after(final - start)
+            start = final
+        return state
+
+    def _points(self, start: int) -> tuple[Any, Any]:
+        """Leverages and squared errors ``(n,)`` of the items from one on."""
+        candidates, swaps = self._candidates, self._certain + self._presumed
+        if not swaps:
+            return candidates.leverage[start:], candidates.squared_error[start:]
+        rows, _, leaving = zip(*swaps, strict=True)
+        join: Any = np.concatenate
+        if isinstance(leaving[0], torch.Tensor):
+            join = torch.cat
+        return candidates.after_swaps([*rows], join(leaving), start)
+
+    def _confirm(self, found: list[tuple[int, int]]) -> int:
+        """Compare presumptions with what they led to, and presume that from now on.
+
+        Args:
+            found: rows and slots of the first ``MOST_SWAPS + 1`` swaps among the items
+                that were asked about.
+
+        Returns:
+            The number of items of the batch for which everything is final.
+        """
+        count, presumed = self.batch.count, self._presumed
+        agreed = 0
+        for pair, presumption in zip(found, presumed, strict=False):
+            if pair != presumption[:2]:
+                break
+            agreed += 1
+        # From the first swap on that was not presumed, or that did not come, scores
+        # must be looked at again.
+        final = count
+        if agreed < len(found):
+            final = found[agreed][0] + 1
+        if agreed < len(presumed):
+            final = min(final, presumed[agreed].row + 1)
+        swaps = presumed[:agreed]
+        if agreed < len(found):
+            swaps += self._swaps(found, agreed)
+        sure = 0
+        while sure < len(swaps) and swaps[sure].row < final:
+            self.assignment.give(*swaps[sure])
+            sure += 1
+        self._certain += swaps[:sure]
+        if final < count and len(self._certain) > MOST_SWAPS:
+            self._candidates = self.batch.candidates(
+                self.assignment.changes(self.batch.rows)
+            )
+            self._certain = []
+        self._presumed = swaps[sure:][: MOST_SWAPS - len(self._certain)]
+        return final
+
+    def _swaps(self, found: list[tuple[int, int]], agreed: int) -> list[_Swap]:
+        """Those found that were not presumed, with what they replace; at least one."""
+        owner = dict(self.assignment.owner)
+        for row, slot in found[:agreed]:
+            owner[slot] = row
+        rows, slots = zip(*found[agreed:], strict=True)
+        stored = self.batch.memory.rows([*slots])
+        swaps = []
+        for number, (row, slot) in enumerate(zip(rows, slots, strict=True)):
+            holder = owner.get(slot)
+            if holder is None:
+                leaving = stored[number : number + 1]
+            else:
+                leaving = self.batch.rows[holder : holder + 1]
+            owner[slot] = row
+            swaps.append(_Swap(row, slot, leaving))
+        return swaps
+
+
+class Assignment:
+    """Which items of a batch get which slots, while that is being decided.
+
+    Args:
+        count: number of items.
+
+    Attributes:
+        slots: the slot of each item, -1 for none.
+        owner: the item that has a slot, by slot.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.slots = np.full(count, -1)
+        self.owner: dict[int, int] = {}
+        self._old: list[Any] = []
+
+    def give(self, row: int, slot: int, old: Any) -> None:
+        """Give an item a slot.
+
+        Args:
+            row: of the item.
+            slot: that it gets.
+            old: row ``(1, d + K)`` of what held the slot.
+        """
+        previous = self.owner.get(slot)
+        if previous is None:
+            self._old.append(old)
+        else:
+            self.slots[previous] = -1
+        self.owner[slot] = row
+        self.slots[row] = slot
+
+    def changes(self, rows: Any) -> Changes:
+        """What the memory loses and gains.
+
+        Args:
+            rows: of all items, shape ``(n, d + K)``.
+
+        Returns:
+            Old rows, new rows and their slots.
+        """
+        new = (self.slots >= 0).nonzero()[0]
+        if isinstance(rows, np.ndarray):
+            return np.concatenate(self._old), rows[new], self.slots[new]
+        pick = torch.from_numpy(new).to(rows.device)
+        return torch.cat(self._old), rows.index_select(0, pick), self.slots[new]
+
+
+class _Swap(NamedTuple):
+    """An item takes a slot.
+
+    Attributes:
+        row: of the item.
+        slot: where it goes.
+        leaving: row ``(1, d + K)`` of what was there.
+    """
+
+    row: int
+    slot: int
+    leaving: Any

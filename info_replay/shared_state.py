@@ -1,0 +1,308 @@
+"""What a writer keeps between batches, declared once: :class:`DeclaredState`.
+
+A writer says in its constructor what it keeps; all that is saved, restored, compared,
+cleared and shared without another line. The kinds:
+
+* :class:`SharedArray`, an array of a fixed shape, and :class:`SharedNumber`;
+* :class:`PerSlot`, one number per slot, which moves along with the items;
+* any other :class:`Part`, such as :class:`~info_replay.RunningMoments`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from multiprocessing.context import get_spawning_popen
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["DeclaredState", "Part", "PerSlot", "SharedArray", "SharedNumber"]
+
+
+class Part(Protocol):
+    """A part of a writer's state."""
+
+    def clear(self) -> None:
+        """Go back to the state before the first item."""
+
+    def state_dict(self) -> Any:
+        """A copy of the state, as plain values and tensors."""
+
+    def check_state(self, state: Any) -> None:
+        """Raise ``ValueError`` if a saved state does not fit; change nothing."""
+
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from a state that was checked."""
+
+    def share_memory_(self) -> object:
+        """Move the state to memory that child processes share."""
+
+
+class SharedArray:
+    """A NumPy array that child processes see, and change, once it is shared.
+
+    It is never a torch tensor to its users: reading a number costs a fraction of a
+    microsecond, and modes that intercept torch do not touch it.
+
+    Args:
+        shape: of the array.
+        dtype: of its numbers.
+        empty: the first value of each number.
+
+    Attributes:
+        array: the numbers; change them in place only.
+    """
+
+    def __init__(
+        self, shape: int | tuple[int, ...], dtype: DTypeLike, empty: float = 0
+    ) -> None:
+        self.empty = empty
+        self.array: NDArray[Any] = np.full(shape, empty, dtype=dtype)
+        self._shared: torch.Tensor | None = None
+
+    def clear(self) -> None:
+        """Give every number its first value."""
+        self.array[...] = self.empty
+
+    def state_dict(self) -> torch.Tensor:
+        """A copy as a tensor."""
+        return torch.from_numpy(self.array.copy())
+
+    def check_state(self, state: torch.Tensor) -> None:
+        """Refuse a tensor of another shape."""
+        found = getattr(state, "shape", None)
+        if found is None or tuple(found) != self.array.shape:
+            raise ValueError(
+                f"expected a tensor of shape {self.array.shape}, got {state!r}"
+            )
+
+    def load_state_dict(self, state: torch.Tensor) -> None:
+        """Take the values of a tensor."""
+        self.array[...] = state.cpu().numpy()
+
+    def share_memory_(self) -> None:
+        """Move the values to memory that child processes share."""
+        if self._shared is None:
+            self._shared = torch.from_numpy(self.array).share_memory_()
+            self.array = self._shared.numpy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The values; on the way to a child process they are shared first."""
+        state = {**self.__dict__, "_shared": None}
+        if get_spawning_popen() is not None:
+            self.share_memory_()
+            state.update(_shared=self._shared, array=None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Look at what arrived."""
+        self.__dict__.update(state)
+        if self._shared is not None:
+            self.array = self._shared.numpy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SharedArray:
+        """A copy of its own."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__, array=self.array.copy(), _shared=None)
+        return twin
+
+
+class SharedNumber(SharedArray):
+    """One number, as :attr:`value`.
+
+    Args:
+        dtype: of the number.
+        empty: its first value.
+    """
+
+    def __init__(self, dtype: DTypeLike = np.int64, empty: float = 0) -> None:
+        super().__init__(1, dtype, empty)
+
+    @property
+    def value(self) -> Any:
+        """The number."""
+        return self.array[0].item()
+
+    @value.setter
+    def value(self, value: float) -> None:
+        self.array[0] = value
+
+
+class PerSlot(SharedArray):
+    """One number per slot, made when the number of slots is known.
+
+    Args:
+        dtype: of the numbers.
+        empty: the number of a slot that is not in use.
+    """
+
+    def __init__(self, dtype: DTypeLike, empty: float = 0) -> None:
+        super().__init__(0, dtype, empty)
+
+    def attach(self, slots: Any) -> None:
+        """Make one number for each slot, unless there are as many already."""
+        if len(self.array) != slots.capacity:
+            self.array = np.full(slots.capacity, self.empty, dtype=self.array.dtype)
+            if self._shared is not None:
+                self._shared = None
+                self.share_memory_()
+
+    def move(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> None:
+        """Give slots the numbers of others."""
+        self.array[destinations] = self.array[sources]
+
+
+SomePart = TypeVar("SomePart", bound=Part)
+
+
+class DeclaredState:
+    """Settings and state that follow from a constructor.
+
+    * What the constructor is given is a **setting**, kept as an attribute of the same
+      name. Saved states are compared by all of them.
+    * What it declares with :meth:`counter`, :meth:`number`, :meth:`array`,
+      :meth:`per_slot` or :meth:`declare` is **state**.
+
+    Example:
+        >>> class Tally(DeclaredState):
+        ...     def __init__(self, step=1):
+        ...         super().__init__()
+        ...         self.step = step
+        ...         self.total = self.counter("total")
+        >>> tally = Tally(step=2)
+        >>> tally.total.value += tally.step
+        >>> tally.settings(), tally.total.value
+        ({'step': 2}, 2)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: dict[str, Part] = {}
+
+    # -- declaring --------------------------------------------------------------------
+
+    def declare(self, name: str, part: SomePart) -> SomePart:
+        """Declare a part of the state that has its own kind.
+
+        Args:
+            name: in saved states.
+            part: the part. If it has a method ``attach``, that is called with the slots
+                when they are known.
+
+        Returns:
+            The part.
+        """
+        if name in self._parts:
+            raise ValueError(f"{name!r} is declared already")
+        self._parts[name] = part
+        return part
+
+    def counter(self, name: str) -> SharedNumber:
+        """Declare a whole number, 0 at first; read and set its ``value``."""
+        return self.declare(name, SharedNumber(np.int64))
+
+    def number(self, name: str) -> SharedNumber:
+        """Declare a floating-point number, 0 at first; read and set its ``value``."""
+        return self.declare(name, SharedNumber(np.float64))
+
+    def array(
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        dtype: DTypeLike,
+        empty: float = 0,
+    ) -> SharedArray:
+        """Declare an array; read and change its ``array`` in place.
+
+        Args:
+            name: in saved states.
+            shape: of the array.
+            dtype: of its numbers.
+            empty: the first value of each number.
+        """
+        return self.declare(name, SharedArray(shape, dtype, empty))
+
+    def per_slot(self, name: str, dtype: DTypeLike, empty: float = 0) -> PerSlot:
+        """Declare one number per slot, which moves along with the items.
+
+        Args:
+            name: in saved states.
+            dtype: of the numbers.
+            empty: the number of a slot that is not in use.
+        """
+        return self.declare(name, PerSlot(dtype, empty))
+
+    # -- what follows -----------------------------------------------------------------
+
+    def settings(self) -> dict[str, Any]:
+        """What the constructor was given, as plain values."""
+        parameters = inspect.signature(type(self).__init__).parameters.values()
+        names = [
+            each.name
+            for each in [*parameters][1:]
+            if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        ]
+        for name in names:
+            if not hasattr(self, name):
+                raise TypeError(
+                    f"{type(self).__name__} must keep its argument {name!r} as an "
+                    "attribute of that name: a saved state is compared by it"
+                )
+        return {name: _plain(getattr(self, name)) for name in names}
+
+    def clear_state(self) -> None:
+        """Go back to the state before the first item."""
+        for part in self._parts.values():
+            part.clear()
+
+    def save_state(self) -> dict[str, Any]:
+        """All declared state by name, as plain values and tensors."""
+        return {name: part.state_dict() for name, part in self._parts.items()}
+
+    def check_saved(self, state: Any) -> None:
+        """Refuse declared state that does not fit; changes nothing.
+
+        Args:
+            state: from :meth:`save_state`.
+
+        Raises:
+            ValueError: naming what does not fit.
+        """
+        if not isinstance(state, dict) or state.keys() != self._parts.keys():
+            found = sorted(state) if isinstance(state, dict) else state
+            raise ValueError(
+                f"a {type(self).__name__} keeps {sorted(self._parts)}, got {found}"
+            )
+        for name, part in self._parts.items():
+            try:
+                part.check_state(state[name])
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"cannot restore {name!r}: {error}") from error
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Continue from a :meth:`save_state` that was checked."""
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
+
+    def share_state(self) -> None:
+        """Move all declared state to memory that child processes share."""
+        for part in self._parts.values():
+            part.share_memory_()
+
+
+def _plain(value: Any) -> Any:
+    """A setting as something that can be saved anywhere and compared."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list | torch.dtype):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return repr(value)
+    # A function, a class, or an object whose class must do.
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"

@@ -1,0 +1,151 @@
+"""How often each slot was written, so that a stale sample can be told from a live one.
+
+The numbers, one per slot and -1 for a slot that was never written, are on the storage,
+where TorchRL's own writers keep them, too: two buffers on one storage see each other's
+writes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torchrl.data import TensorStorage
+
+from info_replay.model.linear_algebra import on_host
+
+__all__ = [
+    "ATTRIBUTE",
+    "advance_all",
+    "ensure",
+    "generations_of",
+    "restore",
+    "share",
+    "stamps",
+]
+
+#: Where they are on the storage; the name is TorchRL's.
+ATTRIBUTE = "_slot_generations"
+
+
+def stamps(storage: TensorStorage) -> Tensor | None:
+    """The generation of every slot; ``None`` before the first write.
+
+    Args:
+        storage: that has the slots.
+
+    Returns:
+        Shape ``(capacity,)``, on the storage's device; not a copy.
+    """
+    found: Tensor | None = getattr(storage, ATTRIBUTE, None)
+    return found
+
+
+def ensure(storage: TensorStorage, device: torch.device, size: int) -> Tensor:
+    """The generation of every slot, made if there is none yet.
+
+    Args:
+        storage: that has the slots.
+        device: of the storage.
+        size: how many slots are in use; items that the storage brought along count as
+            written once.
+
+    Returns:
+        As of :func:`stamps`.
+    """
+    before = stamps(storage)
+    if before is not None and before.shape[0] >= storage.max_size:
+        return before
+    held = torch.full((storage.max_size,), -1, dtype=torch.int64, device=device)
+    held[:size] = 0
+    if before is not None:  # TorchRL's grow with a large storage
+        held[: before.shape[0]] = before
+    setattr(storage, ATTRIBUTE, held)
+    if getattr(storage, "_generations_shared", False):
+        share(storage)
+    return held
+
+
+def advance_all(storage: TensorStorage, device: torch.device, size: int) -> None:
+    """Note that all slots were emptied: a sample from before is stale.
+
+    Args:
+        storage: that has the slots.
+        device: of the storage.
+        size: how many slots were in use.
+    """
+    held = ensure(storage, device, size)
+    held += (held >= 0).long()
+
+
+def generations_of(
+    storage: TensorStorage, index: int | Tensor | tuple[Tensor, ...], size: int
+) -> Tensor:
+    """Generations of some slots.
+
+    Args:
+        storage: that has the slots.
+        index: the slots; one that does not exist has generation -1.
+        size: how many slots are in use.
+
+    Returns:
+        Generations, of the shape and on the device of ``index``.
+
+    Raises:
+        TypeError: if the index is that of a slice of steps.
+    """
+    if isinstance(index, tuple):
+        raise TypeError(
+            "this memory keeps single items in no particular order, so a sampler that "
+            "draws slices of consecutive steps (a tuple of indices) would mix "
+            "episodes; store whole sequences as items instead, with one feature each"
+        )
+    slots = torch.as_tensor(index, dtype=torch.long)
+    held = stamps(storage)
+    if held is None:
+        preloaded = (slots >= 0) & (slots < size)
+        return preloaded.long() - 1
+    capacity = held.shape[0]
+    if on_host(slots) and on_host(held):
+        # Every sample asks: this takes a third of the time of torch's way below.
+        array = slots.numpy()
+        found = np.asarray(held.numpy().take(array, mode="clip"))
+        outside = (array < 0) | (array >= capacity)
+        if outside.any():
+            found[outside] = -1
+        return torch.from_numpy(found)
+    there = slots.to(held.device)
+    known = held[there.clamp(0, capacity - 1)]
+    valid = (there >= 0) & (there < capacity)
+    return torch.where(valid, known, -1).to(slots.device)
+
+
+def restore(storage: TensorStorage, saved: Tensor | None, device: torch.device) -> None:
+    """Continue from a copy of :func:`stamps`.
+
+    Args:
+        storage: that has the slots.
+        saved: what was saved.
+        device: of the storage.
+    """
+    held = stamps(storage)
+    if saved is None:
+        setattr(storage, ATTRIBUTE, None)
+    elif held is None or held.shape != saved.shape:
+        setattr(storage, ATTRIBUTE, saved.to(device).clone())
+        if getattr(storage, "_generations_shared", False):
+            share(storage)
+    else:
+        held.copy_(saved)
+
+
+def share(storage: TensorStorage) -> None:
+    """Move the generations, now or when there are any, to shared memory.
+
+    Args:
+        storage: that has the slots.
+    """
+    storage._generations_shared = True
+    held = stamps(storage)
+    if held is not None:
+        held.share_memory_()
