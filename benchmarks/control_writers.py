@@ -12,7 +12,7 @@ import numpy as np
 from tensordict import TensorDictBase
 
 from info_replay.writers.base import Decision, SelectionWriter
-from info_replay.writers.slots import keep_last
+from info_replay.storage.slots import keep_last
 
 
 class ThinnedReservoirWriter(SelectionWriter):

@@ -18,7 +18,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.data import LazyTensorStorage, Storage, TensorDictReplayBuffer
-from torchrl.data.replay_buffers.samplers import PrioritizedSampler
+from torchrl.data.replay_buffers.samplers import PrioritizedSampler, SliceSampler
 
 from info_replay.model.criteria import Criterion
 from info_replay.model.moments import RunningMoments
@@ -83,6 +83,13 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
                 "writer must be a SelectionWriter such as ReservoirWriter(), got "
                 f"{type(self._writer).__name__}"
             )
+        if isinstance(self._sampler, SliceSampler):
+            raise ValueError(
+                f"a {type(self._sampler).__name__} draws consecutive steps, but this "
+                "memory keeps items in no particular order: slices would mix episodes; "
+                "store whole sequences as items instead, with one feature each, and "
+                "use a RandomSampler"
+            )
         if self._writer.compacts and isinstance(self._sampler, PrioritizedSampler):
             raise ValueError(
                 f"{type(self._writer).__name__} gives up slots and moves items, which "
@@ -126,6 +133,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         """
         policy = self._policy_with("posterior")
         with self._replay_lock, self._write_lock:
+            self._writer.catch_up()
             posterior: BayesianLinearPosterior | None = policy.posterior
             return posterior
 
@@ -201,6 +209,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         """
         policy = self._policy_with("posterior")
         with self._replay_lock, self._write_lock:
+            self._writer.catch_up()
             scores: Tensor = policy.score(data)
             return scores
 

@@ -303,6 +303,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return repr(value)
-    # A function, a class, or an object whose class must do.
+    # A function, a class, or an object whose class must do. Not its module: a script is
+    # "__main__" in one run and imported by name in the next.
     named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}.{named.__qualname__}"
+    return str(named.__qualname__)

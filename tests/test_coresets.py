@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from info_replay.coresets import KernelModel, merge_index, select_coreset
+from info_replay.coreset.selection import KernelModel, merge_index, select_coreset
 from tests.bilevel import Array, BilevelProblem
 
 laws = settings(deadline=None, derandomize=True, max_examples=25)

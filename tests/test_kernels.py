@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from info_replay.kernels import ReLUTangentKernel
+from info_replay.coreset.kernels import ReLUTangentKernel
 
 laws = settings(deadline=None, derandomize=True, max_examples=30)
 depths = st.integers(1, 5)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from info_replay.linear_algebra import (
+from info_replay.model.linear_algebra import (
     alike,
     cholesky,
     inverse,

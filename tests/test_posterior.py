@@ -25,7 +25,7 @@ from info_replay import (
     InfoReservoirReplayBuffer,
     InformationGain,
 )
-from info_replay.candidates import CandidateBatch
+from info_replay.model.candidates import CandidateBatch
 from tests.reference import Memory, leave_one_out, one_hot, sequential_fill
 
 Array = NDArray[np.float64]

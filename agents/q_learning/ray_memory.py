@@ -30,7 +30,7 @@ from info_replay import (
     SelectiveReplayBuffer,
     make_replay_buffer,
 )
-from info_replay.snapshot import current_snapshot, new_snapshot
+from info_replay.storage.snapshot import current_snapshot, new_snapshot
 
 __all__ = ["MOST_DEATHS", "RayMemory", "is_death", "last_line"]
 

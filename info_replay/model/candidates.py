@@ -53,7 +53,11 @@ class CandidateBatch(Generic[Matrix]):
         width = statistics.feature_dim
         self.targets: Matrix = rows[:, width:]
         self.representation: Matrix = statistics.represent(rows[:, :width])
-        self._lowered: Matrix = statistics.lower(self.representation)
+        metric = statistics.metric
+        self._metric: Any = None if metric is None else alike(metric, rows)
+        self._lowered: Matrix = self.representation
+        if self._metric is not None:
+            self._lowered = self.representation * self._metric
         self._mean: Matrix = alike(statistics.mean, rows)
         self.leverage: Matrix = row_products(self.representation, self._lowered)
         self.residual: Matrix = subtract_product(
@@ -130,7 +134,7 @@ class CandidateBatch(Generic[Matrix]):
         points = stack([self.representation[rows], going], 1).reshape(2 * len(rows), -1)
         targets = stack([self.targets[rows], leaving[:, width:]], 1)
         targets = targets.reshape(2 * len(rows), -1)
-        lowered = self._statistics.lower(points)
+        lowered = points if self._metric is None else points * self._metric
         residual = subtract_product(targets, lowered, self._mean)
         inner = lowered @ points.T
         cross = self._lowered[start:] @ points.T

@@ -81,7 +81,7 @@ class Statistics(abc.ABC):
         self._revision = SharedArray(1, np.int64)
         self._factor_revision = -1
         self._factor: Any  # a matrix of the kind that is native to the device
-        self._metric: Tensor | None = None
+        self.metric: Tensor | None = None
         self._on_host: bool  # the device alone does not tell of fake tensors
 
     @abc.abstractmethod
@@ -206,9 +206,9 @@ class Statistics(abc.ABC):
 
     def lower(self, representations: Matrix) -> Matrix:
         """Apply the metric, so that inner products become plain matrix products."""
-        if self._metric is None:
+        if self.metric is None:
             return representations
-        return representations * alike(self._metric, representations)
+        return representations * alike(self.metric, representations)
 
     def _changed(self) -> None:
         self._revision.array[0] += 1
@@ -332,10 +332,10 @@ class KernelStatistics(Statistics):
             max_rows, feature_dim + target_dim, dtype=dtype, device=device
         )
         self._products = torch.zeros(max_rows, max_rows, dtype=dtype, device=device)
-        self._metric = torch.full(
+        self.metric = torch.full(
             (feature_dim + max_rows,), 1 / jitter, dtype=dtype, device=device
         )
-        self._metric[feature_dim:].neg_()
+        self.metric[feature_dim:].neg_()
         # Which rows are in use, for callers that do not address rows themselves.
         self._used = torch.zeros(max_rows, dtype=torch.bool, device=device)
         self._on_host = on_host(self._rows)

@@ -14,7 +14,7 @@ from benchmarks.control_writers import (
     ThinnedReservoirWriter,
 )
 from info_replay import ReservoirWriter
-from info_replay.writers.host import RandomStream
+from info_replay.random_stream import RandomStream
 from tests.writers import reference
 from tests.writers.reference import chunkings, examples, extend_all, make_buffer
 

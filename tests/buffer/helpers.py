@@ -16,9 +16,9 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
-from info_replay.posterior import BayesianLinearPosterior
+from info_replay.model.posterior import BayesianLinearPosterior
 from info_replay.registry import POLICIES as WRITERS
-from info_replay.writers import HybridWriter, InformationWriter, SelectionWriter
+from info_replay.writers import HybridWriter, SelectionWriter
 
 #: Those with a ring of recent items, named after what selects behind it.
 HYBRID = ("recent-rs", "recent-infors")
@@ -157,19 +157,15 @@ def play(
 
 
 def complete_state(buffer: SelectiveReplayBuffer) -> dict[str, Any]:
-    """All that a buffer saves, without what has no meaning.
+    """All that a buffer saves, without slots that were never used.
 
-    Slots that were never used hold whatever was in their memory before, and two
-    counters only tell caches of one process whether they are outdated.
+    They hold whatever was in their memory before.
     """
     state = buffer.state_dict()
     used = state["_storage"].pop("_len")
     leaves = state["_storage"].pop("_storage")
     state["memory"] = {key: leaf[:used].clone() for key, leaf in _tensors(leaves)}
     state["size"] = used
-    for name in ("revision", "version"):
-        state["_writer"]["counters"].pop(name, None)
-        state["_writer"]["policy"].get("counters", {}).pop(name, None)
     return state
 
 
@@ -245,7 +241,7 @@ def rebuilt_posterior(buffer: SelectiveReplayBuffer) -> BayesianLinearPosterior:
 
 def assert_full(buffer: SelectiveReplayBuffer) -> None:
     """The memory uses all of its slots, or fewer if it may shrink."""
-    if buffer.writer.regroups:
+    if buffer.writer.compacts:
         assert 0 < len(buffer) <= buffer.capacity
     else:
         assert len(buffer) == buffer.capacity
@@ -256,7 +252,7 @@ def assert_in_step(buffer: SelectiveReplayBuffer) -> None:
 
     Policies without statistics look at the storage itself.
     """
-    if not isinstance(buffer.writer.policy, InformationWriter):
+    if not hasattr(buffer.writer.policy, "posterior"):
         return
     kept, fresh = buffer.posterior, rebuilt_posterior(buffer)
     assert kept is not None

@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
-from info_replay.writers.host import to_host
+from info_replay.transfer import to_host
 from info_replay.writers.offer import Plan
 
 from .helpers import (

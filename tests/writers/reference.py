@@ -23,7 +23,7 @@ from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from info_replay import SelectionWriter
-from info_replay.writers.host import RandomStream
+from info_replay.random_stream import RandomStream
 
 Array = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from torchrl.data import (
 )
 
 from info_replay import CoresetWriter, SelectiveReplayBuffer
-from info_replay.kernels import ReLUTangentKernel
+from info_replay.coreset.kernels import ReLUTangentKernel
 from info_replay.writers import coreset
 from tests.bilevel import Array, BilevelProblem
 

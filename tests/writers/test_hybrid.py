@@ -244,10 +244,10 @@ def test_what_leaves_the_ring_side_by_side_is_offered_without_a_copy():
     offered = []
 
     class Watching(ReservoirWriter):
-        def _decide(self, data):
+        def decide(self, data):
             offered.append(data["id"].clone())
             pointers.append(data["id"].untyped_storage().data_ptr())
-            return super()._decide(data)
+            return super().decide(data)
 
     pointers: list[int] = []
     buffer = buffer_of(HybridWriter(Watching(), 6), 10)

@@ -20,7 +20,7 @@ from info_replay.writers.regrouping import (
     RegroupingWriter,
     arrange,
 )
-from info_replay.writers.slots import Slots
+from info_replay.storage.slots import Slots
 
 from ..buffer.helpers import complete_state, differences
 from .reference import chunkings, examples, kept_ids

@@ -1,0 +1,270 @@
+"""The contract of selection policies as a test kit: :func:`check_writer`."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from info_replay.buffers import SelectiveReplayBuffer
+from info_replay.writers.base import SelectionWriter
+
+__all__ = ["check_writer", "make_items"]
+
+
+def make_items(count: int, seed: int = 0) -> TensorDict:
+    """Items that most policies can read: features around the center of a class.
+
+    Args:
+        count: number of items.
+        seed: of the random numbers.
+
+    Returns:
+        Entries ``id``, ``observation`` ``(n, 3)``, ``feature`` ``(n, 5)``, ``target``
+        (labels 0 to 3) and ``logits`` ``(n, 4)``.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(4, (count,), generator=generator)
+    centers = 2 * torch.nn.functional.one_hot(labels, 5)
+    return TensorDict(
+        {
+            "id": torch.arange(count),
+            "observation": torch.randn(count, 3, generator=generator),
+            "feature": centers + torch.randn(count, 5, generator=generator),
+            "target": labels,
+            "logits": torch.randn(count, 4, generator=generator),
+        },
+        batch_size=[count],
+    )
+
+
+def check_writer(
+    make_writer: Callable[[], SelectionWriter],
+    *,
+    items: Callable[[int, int], TensorDictBase] = make_items,
+    capacity: int = 16,
+    chunk_invariant: bool = False,
+    devices: bool = True,
+) -> None:
+    """Put a selection policy through the contract that buffers rely on.
+
+    Args:
+        make_writer: makes a new writer, the same each time.
+        items: makes so many items from a seed; they need an entry ``id`` that tells
+            them apart.
+        capacity: number of slots.
+        chunk_invariant: whether the policy claims that the size of batches makes no
+            difference.
+        devices: whether to run it on a device that there is not, which shows tensors
+            that are left on the host and transfers that are not needed.
+
+    Raises:
+        AssertionError: if the writer breaks the contract; the message says how.
+
+    Example:
+        >>> from info_replay import ReservoirWriter
+        >>> check_writer(ReservoirWriter, chunk_invariant=True)
+    """
+    kit = _Kit(make_writer, items, capacity)
+    kit.check_slots_and_counts()
+    kit.check_saving()
+    kit.check_settings()
+    kit.check_refusals()
+    kit.check_emptying()
+    kit.check_sharing()
+    if chunk_invariant:
+        kit.check_chunks()
+    if devices:
+        kit.check_device()
+
+
+class _Kit:
+    """One writer under test; each method is a clause of the contract."""
+
+    def __init__(
+        self,
+        make_writer: Callable[[], SelectionWriter],
+        items: Callable[[int, int], TensorDictBase],
+        capacity: int,
+    ) -> None:
+        self.make_writer = make_writer
+        self.items = items
+        self.capacity = capacity
+
+    def buffer(self, seed: int = 0) -> SelectiveReplayBuffer:
+        return SelectiveReplayBuffer(
+            self.capacity,
+            writer=self.make_writer(),
+            batch_size=6,
+            generator=torch.Generator().manual_seed(seed),
+        )
+
+    def play(self, buffer: SelectiveReplayBuffer, seed: int) -> list[Tensor]:
+        """Offer items, sample and write back; gives all that was decided."""
+        log = []
+        for batch in self.items(3 * self.capacity, seed).split(5):
+            log.append(buffer.extend(batch.clone()))
+            sample = buffer.sample()
+            log += [sample["index"], sample["id"]]
+            key = buffer.writer.feature_key
+            if key is not None:
+                sample.set(key, 0.9 * sample.get(key) + 0.1)
+            buffer.update_tensordict_priority(sample)
+        return log
+
+    def used(self) -> SelectiveReplayBuffer:
+        """A buffer that has seen more items than it has slots."""
+        buffer = self.buffer()
+        self.play(buffer, 1)
+        return buffer
+
+    # -- clauses ----------------------------------------------------------------------
+
+    def check_slots_and_counts(self) -> None:
+        """Slots tell where each item is; counts count offered items."""
+        buffer, offered = self.buffer(), 0
+        for size in (1, 3, self.capacity, 4 * self.capacity, 2):
+            batch = self.items(size, offered)
+            slots = buffer.extend(batch.clone())
+            kept = slots >= 0
+            assert slots.shape == (size,), f"{size} items, slots {tuple(slots.shape)}"
+            assert torch.equal(buffer[:]["id"][slots[kept]], batch["id"][kept]), (
+                "a slot that extend() returned does not hold its item"
+            )
+            offered += size
+            assert buffer.write_count == offered, (
+                f"write_count is {buffer.write_count} after {offered} items"
+            )
+        one = buffer.add(self.items(1, 99)[0])
+        assert isinstance(one, int), f"add() must return a slot or -1, got {one!r}"
+
+    def check_saving(self) -> None:
+        """A restored memory goes on bit for bit, in each of four ways."""
+        for how, restored in self._restored(self.used()):
+            expected = self.play(self.used(), 2)
+            for here, there in zip(expected, self.play(restored, 2), strict=True):
+                assert torch.equal(here, there), f"not the same after {how}"
+
+    def _restored(
+        self, buffer: SelectiveReplayBuffer
+    ) -> Iterator[tuple[str, SelectiveReplayBuffer]]:
+        twin = self.buffer(seed=9)
+        twin.load_state_dict(buffer.state_dict())
+        yield "state_dict", twin
+        with tempfile.TemporaryDirectory() as folder:
+            buffer.dumps(folder)
+            twin = self.buffer(seed=9)
+            twin.loads(folder)
+        yield "dumps and loads", twin
+        yield "deepcopy", copy.deepcopy(buffer)
+        try:
+            data = pickle.dumps(buffer)
+        except (pickle.PicklingError, AttributeError):
+            return  # a setting, such as a lambda, cannot be pickled
+        yield "pickle", pickle.loads(data)
+
+    def check_settings(self) -> None:
+        """A memory that was saved with another setting is refused by its name."""
+        buffer = self.used()
+        for name in buffer.writer.settings():
+            state = buffer.state_dict()
+            state["_writer"]["settings"][name] = "something else"
+            _refuses(buffer, lambda b, s=state: b.load_state_dict(s), name)
+
+    def check_refusals(self) -> None:
+        """Bad input raises and leaves no trace."""
+        good = self.items(4, 3)
+        for what, bad in (
+            ("an empty batch", good[:0]),
+            ("a list", [good]),
+            ("an item without a batch", good[0]),
+            ("a batch without 'id'", good.exclude("id")),
+            ("an unknown entry", good.clone().set("unknown", torch.zeros(4))),
+        ):
+            _refuses(self.used(), lambda b, x=bad: b.extend(x), what)
+
+    def check_emptying(self) -> None:
+        """An emptied memory holds nothing and can be filled again."""
+        buffer = self.used()
+        sample = buffer.sample()
+        buffer.empty()
+        assert (len(buffer), buffer.write_count, buffer.reservoir_count) == (0, 0, 0)
+        now = buffer.writer.generations_of(sample["index"])
+        assert bool((now != sample["index_generation"]).all()), (
+            "a sample from before empty() looks live"
+        )
+        self.play(buffer, 4)
+        assert len(buffer), "an emptied memory takes no items"
+
+    def check_sharing(self) -> None:
+        """In shared memory the policy decides as before."""
+        shared, alone = self.used(), self.used()
+        shared.writer.share_memory_()
+        for here, there in zip(self.play(shared, 5), self.play(alone, 5), strict=True):
+            assert torch.equal(here, there), "not the same once it is shared"
+
+    def check_chunks(self) -> None:
+        """Batches of any size leave the same memory and counts."""
+        stream = self.items(6 * self.capacity, 6)
+        single = self.buffer()
+        for item in stream:
+            single.add(item)
+        for size in (2, 7, self.capacity + 1, len(stream)):
+            buffer = self.buffer()
+            for part in stream.split(size):
+                buffer.extend(part.clone())
+            assert torch.equal(buffer[:]["id"], single[:]["id"]), (
+                f"batches of {size} leave other items than single ones"
+            )
+            assert buffer.reservoir_count == single.reservoir_count, (
+                f"batches of {size} count otherwise than single ones"
+            )
+
+    def check_device(self) -> None:
+        """All tensors are on the storage's device, without a transfer per item."""
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            buffer = SelectiveReplayBuffer(
+                self.capacity, writer=self.make_writer(), device="cuda:0"
+            )
+            buffer.writer.seed = 0
+            batch = self.items(self.capacity, 0).to("cuda:0")
+            try:
+                slots = buffer.extend(batch)
+            except Exception as error:
+                raise AssertionError(
+                    f"on a device other than the host: {error}"
+                ) from error
+        assert slots.device.type == "cuda", f"slots are on {slots.device}"
+
+
+def _refuses(
+    buffer: SelectiveReplayBuffer, misuse: Callable[[Any], object], what: str
+) -> None:
+    before = buffer.state_dict()
+    try:
+        misuse(buffer)
+    except (TypeError, ValueError, KeyError):
+        pass
+    else:
+        raise AssertionError(f"{what} was accepted")
+    assert _same(before, buffer.state_dict()), f"{what} was refused but left a trace"
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two trees of plain values and tensors are equal bit for bit."""
+    if isinstance(left, Tensor):
+        return torch.equal(left.nan_to_num(), right.nan_to_num())
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(
+            _same(left[key], right[key]) for key in left
+        )
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)
