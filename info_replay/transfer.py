@@ -15,7 +15,7 @@ from torch import Tensor
 
 from info_replay.model.linear_algebra import as_array, on_host
 
-__all__ = ["extremes", "to_host"]
+__all__ = ["extremes", "pull", "to_host"]
 
 
 def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
@@ -38,14 +38,17 @@ def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
         else:
             arrays.append(as_array(tensor) if isinstance(tensor, Tensor) else tensor)
     if waiting:
-        packed = torch.cat([tensor.reshape(-1).double() for tensor in waiting]).cpu()
-        parts = iter(packed.split([tensor.numel() for tensor in waiting]))
-        shapes = iter(tensor.shape for tensor in waiting)
-        arrays = [
-            next(parts).reshape(next(shapes)).numpy() if array is None else array
-            for array in arrays
-        ]
+        packed = pull(torch.cat([tensor.reshape(-1).double() for tensor in waiting]))
+        ends = np.cumsum([tensor.numel() for tensor in waiting])
+        parts = zip(np.split(packed, ends[:-1]), waiting, strict=True)
+        arrived = (part.reshape(tensor.shape) for part, tensor in parts)
+        arrays = [next(arrived) if array is None else array for array in arrays]
     return arrays
+
+
+def pull(tensor: Tensor) -> NDArray[np.float64]:
+    """Wait for a tensor and bring it to the host."""
+    return tensor.cpu().numpy()
 
 
 def extremes(values: Tensor) -> tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]]:

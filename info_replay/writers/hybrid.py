@@ -197,6 +197,7 @@ class HybridWriter(SelectionWriter):
         """Let the policy adopt what is behind the ring."""
         self.selection.check(items[: self.ring_size])
         self.selection.catch_up()
+        self.selection.prepare(items)
 
     def resync(self) -> None:
         """Let the policy look at what others wrote."""
