@@ -25,7 +25,7 @@ from torchrl.data import (
 from info_replay import CoresetWriter, SelectiveReplayBuffer
 from info_replay.coreset.kernels import ReLUTangentKernel
 from info_replay.writers import coreset
-from tests.bilevel import Array, BilevelProblem
+from tests.coreset.bilevel import Array, BilevelProblem
 
 from .reference import kept_ids
 

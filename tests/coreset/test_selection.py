@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from info_replay.coreset.selection import KernelModel, merge_index, select_coreset
-from tests.bilevel import Array, BilevelProblem
+from tests.coreset.bilevel import Array, BilevelProblem
 
 laws = settings(deadline=None, derandomize=True, max_examples=25)
 
