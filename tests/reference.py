@@ -1,11 +1,13 @@
 """The paper's formulas, slowly: explicit inverses, densities and whole histories.
 
 Written from the paper alone (Sec. 2.2 to 2.4, appendices "Information-theoretic
-criteria" and "Proofs") in float64 numpy; nothing here comes from ``info_replay``.
+criteria" and "Proofs") in float64 NumPy; nothing here comes from ``info_replay``. The
+algorithms that are built on them are in :mod:`tests.writers.reference`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 
-def normalise(features: ArrayLike) -> Array:
+def normalize(features: ArrayLike) -> Array:
     """``h = [h0, 1] / sqrt(d)`` with ``d = d0 + 1``, of rows ``(n, d0)``."""
     rows = np.asarray(features, dtype=np.float64)
     ones = np.ones((len(rows), 1))
@@ -86,14 +88,15 @@ class Memory:
     @property
     def A(self) -> Array:
         """``H^T H + c I``."""
-        h = normalise(self.features)
+        h = normalize(self.features)
         return h.T @ h + self.jitter * np.eye(h.shape[1])
 
     @property
     def b(self) -> Array:
-        """``H^T Y``, one column an output."""
-        return normalise(self.features).T @ self.targets
+        """``H^T Y``, one column per output."""
+        return normalize(self.features).T @ self.targets
 
+    @functools.cached_property
     def weights(self) -> tuple[Array, Array]:
         """Mean ``(d, K)`` and covariance ``(d, d)`` of the weight posterior."""
         inverse = np.linalg.inv(self.A)
@@ -101,18 +104,18 @@ class Memory:
 
     def predict(self, feature: Array) -> tuple[Array, float]:
         """Predictive mean ``(K,)`` and variance at one point, noise included."""
-        h = normalise(feature[None])[0]
-        mean, covariance = self.weights()
+        h = normalize(feature[None])[0]
+        mean, covariance = self.weights
         return h @ mean, float(h @ covariance @ h) + self.noise**2
 
     def leverages(self, features: Array) -> Array:
         """``h^T A^-1 h`` of each point."""
         inverse = np.linalg.inv(self.A)
-        return np.array([h @ inverse @ h for h in normalise(features)])
+        return np.array([h @ inverse @ h for h in normalize(features)])
 
     def residuals(self, features: Array, targets: Array) -> Array:
         """Target minus predictive mean of each point, shape ``(n, K)``."""
-        return targets - normalise(features) @ self.weights()[0]
+        return targets - normalize(features) @ self.weights[0]
 
     # -- the criteria (Sec. 2.2 and appendix) ------------------------------------------
 
@@ -131,8 +134,8 @@ class Memory:
 
     def expected_log_likelihood(self, feature: Array, target: Array) -> float:
         """``E[log p(y | w)]`` over weights that know the point, summed over outputs."""
-        h = normalise(feature[None])[0]
-        mean, covariance = self.with_point(feature, target).weights()
+        h = normalize(feature[None])[0]
+        mean, covariance = self.with_point(feature, target).weights
         squared_error = (target - h @ mean) ** 2 + h @ covariance @ h
         density = -squared_error / (2 * self.noise**2)
         return float((density - math.log(self.noise * math.sqrt(2 * math.pi))).sum())
@@ -144,8 +147,8 @@ class Memory:
 
     def divergence(self, feature: Array, target: Array) -> float:
         """``KL(p(w | y, memory) || p(w | memory))``, summed over the outputs."""
-        old_mean, old = self.weights()
-        new_mean, new = self.with_point(feature, target).weights()
+        old_mean, old = self.weights
+        new_mean, new = self.with_point(feature, target).weights
         old_inverse = np.linalg.inv(old)
         spread = (
             np.trace(old_inverse @ new)
@@ -160,14 +163,27 @@ class Memory:
 
     def entropy_reduction(self, feature: Array, target: Array) -> float:
         """Entropy of the weights of one output before, minus after."""
-        return entropy(self.weights()[1]) - entropy(
-            self.with_point(feature, target).weights()[1]
-        )
+        after = self.with_point(feature, target)
+        return entropy(self.weights[1]) - entropy(after.weights[1])
 
 
 def entropy(covariance: Array) -> float:
     """Differential entropy of a Gaussian, from the determinant of its covariance."""
     return float(np.linalg.slogdet(2 * math.pi * math.e * covariance)[1]) / 2
+
+
+#: Of a memory, the features and the target of a point.
+Criterion = Callable[[Memory, Array, Array], float]
+
+
+def mic(eta: float) -> Criterion:
+    """MIC as a function of memory and point."""
+    return lambda memory, feature, target: memory.mic(feature, target, eta)
+
+
+def information_gain(eta: float) -> Criterion:
+    """IG as a function of memory and point."""
+    return lambda memory, feature, target: memory.information_gain(feature, target, eta)
 
 
 def leave_one_out(memory: Memory) -> tuple[Array, Array]:
@@ -234,41 +250,12 @@ class GaussianProcess:
         return float(log_normal(np.array(y), np.array(mean), variance))
 
 
-class SequentialMoments:
-    """Weighted mean and deviation, from the whole history each time.
-
-    Args:
-        decay: factor of an item's weight for each later item; ``None`` for none.
-    """
-
-    def __init__(self, decay: float | None = None) -> None:
-        self.decay = 1.0 if decay is None else decay
-        self.values: list[float] = []
-        self.weights: list[float] = []
-
-    def update(self, value: float) -> None:
-        """Add one item."""
-        self.weights = [weight * self.decay for weight in self.weights] + [1.0]
-        self.values = [*self.values, float(value)]
-
-    @property
-    def weight(self) -> float:
-        """Sum of the weights."""
-        return math.fsum(self.weights)
-
-    @property
-    def mean(self) -> float:
-        """Weighted mean, 0 before the first item."""
-        return self._average(self.values) if self.values else 0.0
-
-    @property
-    def deviation(self) -> float:
-        """Weighted population deviation, 0 before the first item."""
-        if not self.values:
-            return 0.0
-        mean = self.mean
-        return math.sqrt(self._average([(value - mean) ** 2 for value in self.values]))
-
-    def _average(self, values: Sequence[float]) -> float:
-        products = [w * v for w, v in zip(self.weights, values, strict=True)]
-        return math.fsum(products) / self.weight
+def moments(values: Sequence[float], decay: float | None) -> tuple[float, float, float]:
+    """Total weight, mean and population deviation; the newest value has weight 1."""
+    if not len(values):
+        return 0.0, 0.0, 0.0
+    items = np.asarray(values, dtype=np.float64)
+    weights = (decay or 1.0) ** np.arange(len(items))[::-1]
+    total = math.fsum(weights)
+    mean = math.fsum(weights * items) / total
+    return total, mean, math.sqrt(math.fsum(weights * (items - mean) ** 2) / total)

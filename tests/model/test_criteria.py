@@ -1,4 +1,4 @@
-"""The criteria are the paper's, to rounding, for every Gaussian model."""
+"""The criteria are the paper's, up to rounding, for every Gaussian model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from tests.reference import GaussianProcess, Memory, log_normal, one_hot
 
 Array = NDArray[np.float64]
 
-laws = settings(deadline=None, derandomize=True, max_examples=40)
 etas = st.sampled_from([0.0, 1.0, 3.0]) | st.floats(0.0, 10.0)
 
 
@@ -76,17 +75,17 @@ class Problem:
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
     """Memories of many shapes, some empty, some with repeated rows."""
-    target_dim = draw(st.integers(1, 10) | st.integers(1, 100))
-    feature_dim = draw(st.integers(1, 40) | st.integers(1, 512))
-    size = draw(st.integers(0, 60))
+    target_dim = draw(st.integers(1, 10))
+    feature_dim = draw(st.integers(1, 30))
+    size = draw(st.integers(0, 40))
     noise = draw(st.floats(0.05, 2.0))
     jitter = draw(st.floats(1e-3, 10.0))
-    labelled = draw(st.booleans())
+    labeled = draw(st.booleans())
     repeated = draw(st.booleans())
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
     features = rng.normal(scale=draw(st.floats(0.1, 3.0)), size=(size + 3, feature_dim))
-    if labelled:
+    if labeled:
         targets = one_hot(rng.integers(target_dim, size=size + 3).tolist(), target_dim)
     else:
         targets = rng.normal(size=(size + 3, target_dim))
@@ -100,34 +99,34 @@ def problems(draw: st.DrawFn) -> Problem:
 # -- against the paper -----------------------------------------------------------------
 
 
-@laws
 @given(problem=problems())
-def test_surprise_is_the_negative_log_density_before(problem: Problem) -> None:
+def test_surprise_is_the_log_density_before_and_learnability_the_one_after(
+    problem: Problem,
+) -> None:
     problem.assert_equal(
         problem.score(surprise), problem.reference(problem.memory.surprise)
     )
-
-
-@laws
-@given(problem=problems())
-def test_learnability_is_the_log_density_after(problem: Problem) -> None:
     problem.assert_equal(
         problem.score(learnability), problem.reference(problem.memory.learnability)
     )
 
 
-@laws
 @given(problem=problems(), eta=etas)
 def test_mic_weighs_learnability_and_adds_surprise(
     problem: Problem, eta: float
 ) -> None:
-    problem.assert_equal(
-        problem.score(MIC(eta)),
-        problem.reference(lambda x, y: problem.memory.mic(x, y, eta)),
+    expected = problem.reference(lambda x, y: problem.memory.mic(x, y, eta))
+    problem.assert_equal(problem.score(MIC(eta)), expected)
+    known = [problem.memory.predict(feature) for feature in problem.features]
+    from_prediction = MIC(eta).from_prediction(
+        torch.from_numpy(problem.targets),
+        torch.from_numpy(np.array([mean for mean, _ in known])),
+        torch.tensor([variance for _, variance in known], dtype=torch.float64),
+        noise=problem.memory.noise,
     )
+    problem.assert_equal(from_prediction, expected)
 
 
-@laws
 @given(problem=problems(), eta=etas)
 def test_information_gain_weighs_the_expected_log_likelihood(
     problem: Problem, eta: float
@@ -138,22 +137,19 @@ def test_information_gain_weighs_the_expected_log_likelihood(
     )
 
 
-@laws
 @given(problem=problems())
 def test_information_gain_is_the_divergence_of_the_weight_posteriors(
     problem: Problem,
 ) -> None:
-    expected = problem.reference(problem.memory.divergence)
     # The determinants and traces of the reference round on their own.
     torch.testing.assert_close(
         problem.score(InformationGain()),
-        expected,
+        problem.reference(problem.memory.divergence),
         rtol=1e-9,
         atol=1e-10 * problem.num_outputs,
     )
 
 
-@laws
 @given(problem=problems())
 def test_entropy_reduction_is_the_difference_of_two_entropies(
     problem: Problem,
@@ -214,7 +210,6 @@ def assert_bounds(
     assert (mic >= gain - rounding).all()
 
 
-@laws
 @given(problem=problems())
 def test_mic_bounds_the_gain_and_the_gain_is_not_negative(problem: Problem) -> None:
     assert_bounds(
@@ -228,7 +223,7 @@ def test_mic_bounds_the_gain_and_the_gain_is_not_negative(problem: Problem) -> N
 sizes = st.just(0.0) | st.floats(-12, 6).map(lambda exponent: 10.0**exponent)
 
 
-@settings(laws, max_examples=500)
+@settings(max_examples=200)
 @given(
     leverage=sizes,
     squared_error=sizes,
@@ -283,7 +278,6 @@ def predictions(process: GaussianProcess, inputs: list[float]) -> tuple[Tensor, 
     ),
     eta=etas,
 )
-@laws
 def test_from_prediction_conditions_a_gaussian_process_on_the_point(
     points: list[tuple[float, float]], eta: float
 ) -> None:
@@ -313,7 +307,7 @@ def test_from_prediction_gives_the_gain_of_a_gaussian_process() -> None:
         assert score.item() == pytest.approx(gain, rel=1e-9)
 
 
-def test_of_two_surprising_points_the_far_one_can_be_learnt() -> None:
+def test_of_two_surprising_points_the_far_one_can_be_learned() -> None:
     process = toy_process()
     mean, variance = predictions(process, [0.0, 1.5])
     mean = torch.full_like(mean, -1.0)  # both lie outside of the confidence region
@@ -326,23 +320,6 @@ def test_of_two_surprising_points_the_far_one_can_be_learnt() -> None:
     assert outlier > novelty
     outlier, novelty = MIC(3.0).from_prediction(target, mean, variance, noise=0.2)
     assert outlier < novelty
-
-
-@laws
-@given(problem=problems(), eta=etas)
-def test_from_prediction_of_the_linear_model_is_the_paper(
-    problem: Problem, eta: float
-) -> None:
-    known = [problem.memory.predict(feature) for feature in problem.features]
-    actual = MIC(eta).from_prediction(
-        torch.from_numpy(problem.targets),
-        torch.from_numpy(np.array([mean for mean, _ in known])),
-        torch.tensor([variance for _, variance in known], dtype=torch.float64),
-        noise=problem.memory.noise,
-    )
-    problem.assert_equal(
-        actual, problem.reference(lambda x, y: problem.memory.mic(x, y, eta))
-    )
 
 
 def test_from_prediction_takes_one_output_with_or_without_its_dimension() -> None:
@@ -386,7 +363,7 @@ def test_target_and_mean_must_have_the_same_shape(
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (3, 2), (3, 1)])
-def test_variance_must_be_one_number_a_point(shape: tuple[int, ...]) -> None:
+def test_variance_must_be_one_number_per_point(shape: tuple[int, ...]) -> None:
     point = torch.zeros(3, 2)
     with pytest.raises(ValueError, match=r"variance must have the shape \(3,\)"):
         MIC().from_prediction(point, point, torch.ones(shape), noise=0.3)

@@ -1,234 +1,243 @@
-"""Rows that a small memory keeps are never anything but what is stored."""
+"""The posterior of a memory is that of the items in its slots, whatever happens."""
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.multiprocessing as mp
-from tensordict import TensorDict
-from torchrl.data import LazyMemmapStorage, LazyTensorStorage
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
 
-from info_replay import (
-    BayesianLinearPosterior,
-    SelectiveReplayBuffer,
-    make_replay_buffer,
-)
-from tests.buffer.helpers import CLASSES, assert_in_step, make_buffer, make_stream
+from info_replay.model import memory_posterior
+from info_replay.model.memory_posterior import MemoryPosterior
 
-WIDE = 40  # features, so that a memory of 48 keeps its rows
+from .helpers import Stored, assert_close, assert_leverage, make_memory, tensor
 
-
-def make_memory() -> SelectiveReplayBuffer:
-    buffer = make_buffer("infors", 48, batch_size=48)
-    buffer.extend(make_stream(60, width=WIDE))
-    refresh(buffer)
-    buffer.extend(make_stream(60, seed=1, width=WIDE))
-    return buffer
+CLASSES = 3
+#: Slots and features of memories of the primal or kernel form, and of a small one that
+#: starts again with every batch that it stores.
+SHAPES = {"primal": (30, 4), "kernel": (8, 20), "small": (8, 5)}
+for_each_form = pytest.mark.parametrize("form", SHAPES)
 
 
-def refresh(buffer: SelectiveReplayBuffer, count: int = 48) -> None:
-    """Write new features of the first slots back."""
-    sample = buffer[:count].clone()
-    sample["index"] = torch.arange(count)
-    sample["feature"] = 1.1 * sample["feature"]
-    buffer.update_features(sample)
+class Slots:
+    """A full memory and its posterior, which follows what is done to both.
 
+    Args:
+        form: of the posterior.
+        seed: of what is stored.
+    """
 
-def test_a_small_memory_keeps_its_rows_and_a_large_one_does_not() -> None:
-    buffer = make_memory()
-    refresh(buffer)
-    assert buffer.posterior is not None
-    assert buffer.writer._knowledge.rows._kept is not None
-    large = make_buffer("infors", 200)
-    large.extend(make_stream(300))
-    refresh(large, 200)
-    assert large.posterior is not None
-    assert large.writer._knowledge.rows._kept is None
+    def __init__(self, form: str, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.capacity, self.width = SHAPES[form]
+        self.stored = Stored(*self.draw(self.capacity))
+        self.memory = make_memory(self.stored, CLASSES)
+        assert self.memory.posterior is not None
+        assert self.memory.posterior.form == form.replace("small", "primal")
 
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        features = tensor(self.rng.normal(size=(count, self.width)))
+        return features, tensor(self.rng.integers(CLASSES, size=count))
 
-@pytest.mark.parametrize("count", [3, 48])
-@pytest.mark.parametrize("asked", [True, False])
-def test_batches_and_write_backs_in_any_order(count: int, asked: bool) -> None:
-    buffer = make_memory()
-    for seed in range(2, 12):
-        refresh(buffer, count)
-        for _ in range(seed % 3):
-            buffer.extend(make_stream(30, seed=seed, width=WIDE))
-            if asked:
-                assert_in_step(buffer)
-    assert_in_step(buffer)
+    def choose(self, count: int) -> Any:
+        return self.rng.permutation(self.capacity)[:count]
 
+    def replace(self, count: int) -> None:
+        """Other items take some slots."""
+        slots, (features, labels) = self.choose(count), self.draw(count)
+        statistics = self.memory.posterior.statistics
+        old = self.memory.rows(slots.tolist())
+        new = statistics.join(features, self.memory.encode(labels))
+        self.stored.write(slots, features, labels)
+        self.memory.follow(old, new, slots)
+        if not self.memory.is_current:  # the writer does that before the next batch
+            self.memory.rebuild()
 
-def test_a_save_between_a_batch_and_its_write_back_has_both() -> None:
-    buffer = make_memory()
-    while buffer.writer._knowledge._pending is None:
-        buffer.extend(make_stream(30, seed=buffer.write_count, width=WIDE))
-    twin = make_memory()
-    twin.load_state_dict(buffer.state_dict())
-    assert_in_step(twin)
-    assert_in_step(buffer)
+    def refresh(self, count: int) -> bool:
+        """Items have new features; gives whether the posterior could follow."""
+        slots, (features, _) = self.choose(count), self.draw(count)
+        followed = self.memory.refresh(slots, features)
+        self.stored.leaf("feature")[slots] = features
+        if not followed:
+            self.memory.rebuild()
+        return followed
 
-
-@pytest.mark.parametrize("how", ["entry replaced", "targets in place", "features"])
-def test_what_others_change_is_noticed_with_the_next_features(how: str) -> None:
-    buffer = make_memory()
-    refresh(buffer)
-    assert_in_step(buffer)
-    if how == "entry replaced":
-        buffer.storage._storage["target"] = torch.zeros(48, dtype=torch.long)
-        assert_in_step(buffer)
-    elif how == "targets in place":
-        buffer[:]["target"].zero_()
-    else:
-        buffer[:]["feature"].mul_(2)
-    refresh(buffer, 40)
-    assert_in_step(buffer)
-
-
-def test_pickles_and_emptied_memories_start_without_rows() -> None:
-    buffer = make_memory()
-    refresh(buffer)
-    assert buffer.posterior is not None
-    assert pickle.loads(pickle.dumps(buffer.writer._knowledge.rows))._kept is None
-    buffer.empty()
-    assert buffer.writer._knowledge.rows._kept is None
-    buffer.extend(make_stream(80, seed=3, width=WIDE))
-    refresh(buffer)
-    assert_in_step(buffer)
-
-
-@pytest.mark.parametrize("policy", ["infors", "infogs", "infogs-rs"])
-@pytest.mark.parametrize("width", [5, WIDE])
-def test_what_extend_returns_belongs_to_the_caller(policy: str, width: int) -> None:
-    buffer = make_buffer(policy, 48)
-    for seed in range(6):
-        buffer.extend(make_stream(60, seed=seed, width=width)).clamp_(min=0)
-        assert_in_step(buffer)
-
-
-def regression_items(outputs: int, width: int, seed: int) -> TensorDict:
-    generator = torch.Generator().manual_seed(seed)
-    return TensorDict(
-        {
-            "feature": torch.randn(24, width, generator=generator),
-            "target": torch.randn(24, outputs, generator=generator),
-        },
-        batch_size=[24],
-    )
-
-
-@pytest.mark.parametrize("outputs", [(3, 1), (1, 3), (2, 2)])
-@pytest.mark.parametrize("widths", [(12, 10), (10, 12), (12, 12)])
-def test_a_memory_restored_to_empty_takes_items_of_another_shape(
-    outputs: tuple[int, int], widths: tuple[int, int]
-) -> None:
-    buffer = make_replay_buffer("infors", 16)
-    empty = buffer.state_dict()
-    for count, width in zip(outputs, widths, strict=True):
-        # A storage keeps the shape of its first item: a new one, the same writer.
-        buffer.load_state_dict(empty)
-        buffer.storage._storage = None
-        buffer.storage.initialized = False
-        buffer.extend(regression_items(count, width, 0))
-        sample = buffer[:].clone()
-        sample["index"] = torch.arange(16)
-        sample["feature"] = 1.1 * sample["feature"]
-        buffer.update_features(sample)
-        buffer.extend(regression_items(count, width, 1))
-        stored, posterior = buffer[:], buffer.posterior
+    def check(self, memory: MemoryPosterior | None = None) -> None:
+        posterior = (memory or self.memory).posterior
         assert posterior is not None
-        expected = BayesianLinearPosterior(width, count, max_rows=16)
-        expected.observe(stored["feature"], stored["target"])
-        for found, right in zip(
-            posterior.predict(stored["feature"]),
-            expected.predict(stored["feature"]),
-            strict=True,
-        ):
-            torch.testing.assert_close(found, right)
+        features, _ = self.draw(5)
+        expected = self.stored.memory(CLASSES)
+        assert_leverage(posterior.leverage(features), expected, features.numpy())
+        means = np.array([expected.predict(feature)[0] for feature in features.numpy()])
+        assert_close(posterior.predict(features)[0], means)
 
 
-@pytest.mark.parametrize("policy", ["infors", "infogs", "infogs-rs"])
-@pytest.mark.parametrize("kind", ["batches", "storage", "parameters"])
-def test_tensors_that_are_more_than_tensors_decide_alike(
-    policy: str, kind: str, tmp_path: Path
+@for_each_form
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["replace", "refresh"]), st.integers(1, 8)),
+        max_size=12,
+    ),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_it_follows_items_and_features(
+    form: str, steps: list[tuple[str, int]], seed: int
 ) -> None:
-    mapped = LazyMemmapStorage if kind == "storage" else LazyTensorStorage
-    stream = make_stream(400, width=8)
-    special = stream.clone()
-    if kind == "batches":
-        special.memmap_(tmp_path / "stream")
-    elif kind == "parameters":
-        feature = torch.nn.Parameter(special["feature"], requires_grad=False)
-        special["feature"] = feature
-    plain, other = (
-        make_replay_buffer(
-            policy,
-            storage=storage(12),
-            num_classes=CLASSES,
-            generator=torch.Generator().manual_seed(0),
-        )
-        for storage in (LazyTensorStorage, mapped)
+    slots = Slots(form, seed)
+    for step, count in steps:
+        getattr(slots, step)(count)
+    slots.check()
+
+
+def test_where_most_features_change_it_asks_to_start_again() -> None:
+    slots = Slots("primal")
+    assert slots.refresh(14)
+    assert not slots.refresh(15)
+    slots.check()
+    assert Slots("kernel").refresh(8)  # which keeps the rows: nothing adds up
+
+
+@pytest.mark.parametrize("step", ["replace", "refresh"])
+def test_after_many_changes_it_starts_again_from_what_is_stored(step: str) -> None:
+    slots = Slots("primal")
+    drift = slots.draw(1)[0], torch.full((1, CLASSES), 0.5)
+    slots.memory.posterior.observe(*drift)
+    with pytest.raises(AssertionError):
+        slots.check()
+    changed = 0
+    while changed < 10_000:  # ten times the capacity, or a thousand if that is more
+        getattr(slots, step)(10)
+        changed += 10
+    slots.check()
+
+
+def test_starting_again_can_be_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_posterior, "_REBUILD_AFTER", 10**9)
+    slots = Slots("primal")
+    for _ in range(2000):
+        assert slots.refresh(10)
+    slots.check()
+
+
+def test_before_the_first_item_there_is_nothing_to_follow() -> None:
+    memory = MemoryPosterior(
+        "feature", "target", num_classes=2, noise=0.3, jitter=0.1, dtype=torch.float64
     )
-    for ordinary, batch in zip(stream.split(16), special.split(16), strict=True):
-        assert torch.equal(other.extend(batch), plain.extend(ordinary))
-    assert_in_step(other)
-    knowledge = other.writer._knowledge
-    rows = knowledge.rows.of(other.writer.slots, slice(0, 2), knowledge.posterior)
-    assert isinstance(rows, np.ndarray)
+    memory.attach(Stored(torch.zeros(0, 3), torch.zeros(0).long(), capacity=5))
+    memory.rebuild()
+    memory.clear()
+    assert not memory.refresh(np.array([0]), torch.zeros(1, 3))
+    saved = memory.state_dict()
+    assert saved["posterior"] is None
+    slots = Slots("primal")
+    slots.memory.check_state(saved)
+    slots.memory.load_state_dict(saved)
+    assert slots.memory.posterior is None
 
 
-def test_stored_features_may_require_gradients() -> None:
-    buffer = make_memory()
-    content = buffer.storage._storage
-    content["feature"] = content["feature"].clone().requires_grad_()
-    assert_in_step(buffer)
-    content["feature"] = content["feature"].detach().clone().requires_grad_()
-    assert_in_step(buffer)
+# -- targets ---------------------------------------------------------------------------
 
 
-# -- a memory that is sent to another process, without share() -------------------------
-
-
-def error(buffer: SelectiveReplayBuffer) -> str:
-    try:
-        assert_in_step(buffer)
-    except AssertionError as wrong:
-        return str(wrong)
-    return ""
-
-
-def in_a_child(
-    buffer: SelectiveReplayBuffer, answers: Any, questions: Any, rebuilds: bool
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+def test_labels_become_rows_with_a_single_one(
+    shape: tuple[int, ...], device: str
 ) -> None:
-    answers.put(error(buffer))
-    questions.get()
-    if rebuilds:
-        refresh(buffer)
-    answers.put(error(buffer))
+    memory = Slots("primal").memory
+    labels = torch.tensor([2, 0, 7, -1]).reshape(shape)
+    found = memory.encode(labels.to(device))
+    assert found.shape == (4, CLASSES)
+    if device == "cpu":
+        assert isinstance(found, np.ndarray)
+        expected = [[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
+        assert found.astype(int).tolist() == expected
 
 
-@pytest.mark.parametrize("rebuilds", [False, True])
-def test_two_processes_have_one_posterior(rebuilds: bool) -> None:
-    buffer = make_memory()
-    context = mp.get_context("spawn")
-    answers, questions = context.Queue(), context.Queue()
-    child = context.Process(
-        target=in_a_child, args=(buffer, answers, questions, rebuilds)
+def test_numbers_have_a_column_per_output() -> None:
+    stored = Stored(torch.zeros(3, 2), torch.ones(3))
+    memory = make_memory(stored)
+    assert memory.encode(torch.ones(4)).shape == (4, 1)
+    assert memory.encode(torch.ones(4, 5)).shape == (4, 5)
+
+
+def test_shapes_are_those_of_the_first_item() -> None:
+    memory = Slots("primal").memory
+    with pytest.raises(ValueError, match="'feature' must be 4 wide, got 5"):
+        memory.for_shapes(5, CLASSES)
+    with pytest.raises(ValueError, match="'target' must have 3 outputs, got 2"):
+        memory.for_shapes(4, 2)
+    assert memory.for_shapes(4, CLASSES) is memory.posterior
+
+
+# -- copies ----------------------------------------------------------------------------
+
+
+@for_each_form
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))]
+)
+def test_a_copy_knows_the_same_and_goes_its_own_way(form: str, duplicate: Any) -> None:
+    slots = Slots(form)
+    slots.replace(3)
+    twin = duplicate(slots.memory)
+    slots.check(twin)
+    twin.posterior.clear()
+    slots.check()
+
+
+@for_each_form
+def test_a_saved_state_is_restored_bit_for_bit(form: str) -> None:
+    slots, other = Slots(form), Slots(form, seed=1)
+    slots.replace(3)
+    saved = slots.memory.state_dict()
+    other.memory.check_state(saved)
+    other.memory.load_state_dict(saved)
+    features = slots.draw(5)[0]
+    for mine, restored in zip(
+        slots.memory.posterior.predict(features),
+        other.memory.posterior.predict(features),
+        strict=True,
+    ):
+        assert mine.equal(restored)
+    assert other.memory.state_dict()["changed_rows"] == saved["changed_rows"]
+
+
+def test_a_state_of_another_shape_is_refused() -> None:
+    slots, other = Slots("primal"), Slots("kernel")
+    with pytest.raises(ValueError, match="'feature' must be 4 wide, got 20"):
+        slots.memory.check_state(other.memory.state_dict())
+    slots.check()
+
+
+def _change(slots: Slots, step: str) -> None:
+    if step == "rebuild":
+        slots.memory.rebuild()
+    else:
+        getattr(slots, step)(3)
+
+
+@pytest.mark.parametrize("form", ["primal", "kernel"])
+@pytest.mark.parametrize("step", ["replace", "refresh", "rebuild"])
+def test_a_change_in_another_process_is_seen(form: str, step: str) -> None:
+    slots = Slots(form)
+    slots.memory.share_memory_()
+    for leaf in slots.stored.leaves.values():
+        leaf.share_memory_()
+    slots.check()
+    if step == "rebuild":
+        slots.stored.leaf("feature").mul_(2)
+    child = multiprocessing.get_context("fork").Process(
+        target=_change, args=(slots, step)
     )
     child.start()
-    assert answers.get(timeout=120) == ""
-    refresh(buffer)
-    assert buffer.posterior is not None
-    for seed in range(5, 15):
-        buffer.extend(make_stream(40, seed=seed, width=WIDE))
-    questions.put("go on")
-    assert answers.get(timeout=120) == ""
     child.join()
-    assert_in_step(buffer)
-    buffer.extend(make_stream(40, seed=50, width=WIDE))
-    assert_in_step(buffer)
+    assert child.exitcode == 0
+    slots.check()
+    assert slots.memory.state_dict()["changed_rows"] == (step != "rebuild") * 3

@@ -1,22 +1,21 @@
 """The paper's algorithms, one item at a time and as slow as they are written.
 
-Each function follows its pseudocode line by line: matrices are inverted, densities are
-written out, and every item meets the memory as the one before it left it. Nothing is
-shared with the package but the random number of each item, so that decisions can be
-compared one by one. The streams that the tests feed to both are at the end.
+Each function follows its pseudocode line by line, on the formulas of
+:mod:`tests.reference`, and every item meets the memory as the one before it left it.
+Nothing is shared with the package but the random number of each item, so that decisions
+can be compared one by one. The streams that tests feed to both are at the end.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tensordict import TensorDict
@@ -24,6 +23,7 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from info_replay import SelectionWriter
 from info_replay.random_stream import RandomStream
+from tests.reference import Criterion, Memory, moments, one_hot
 
 Array = NDArray[np.float64]
 
@@ -158,116 +158,6 @@ def class_balanced_reservoir(
     return run
 
 
-# -- criteria -------------------------------------------------------------------------
-
-
-def log_normal(y: Array, mean: Array, variance: float) -> float:
-    """Log density of independent outputs that share a variance."""
-    return float(
-        np.sum(
-            -((y - mean) ** 2) / (2 * variance) - np.log(2 * np.pi * variance) / 2,
-        )
-    )
-
-
-@dataclass(frozen=True)
-class Point:
-    """A candidate ``(h, y)`` and the rows ``(H, Y)`` of the memory that it meets.
-
-    Features are normalised already.
-    """
-
-    h: Array
-    y: Array
-    H: Array
-    Y: Array
-    noise: float
-    jitter: float
-
-    @functools.cached_property
-    def memorised(self) -> Point:
-        """The same point, met by the memory with the point itself in it."""
-        return Point(
-            self.h,
-            self.y,
-            np.vstack([self.H, self.h]),
-            np.vstack([self.Y, self.y]),
-            self.noise,
-            self.jitter,
-        )
-
-    @functools.cached_property
-    def precision(self) -> Array:
-        """``A``."""
-        return self.H.T @ self.H + self.jitter * np.eye(len(self.h))
-
-    @functools.cached_property
-    def prediction(self) -> tuple[Array, float]:
-        """Mean of the outputs and variance of the noise-free prediction."""
-        inverse = np.linalg.inv(self.precision)
-        mean = self.h @ inverse @ (self.H.T @ self.Y)
-        return mean, float(self.noise**2 * self.h @ inverse @ self.h)
-
-
-Criterion = Callable[[Point], float]
-
-
-def surprise(point: Point) -> float:
-    """Sec. 2.2."""
-    mean, variance = point.prediction
-    return -log_normal(point.y, mean, variance + point.noise**2)
-
-
-def learnability(point: Point) -> float:
-    """Sec. 2.2."""
-    mean, variance = point.memorised.prediction
-    return log_normal(point.y, mean, variance + point.noise**2)
-
-
-def mic(eta: float) -> Criterion:
-    """Sec. 2.2."""
-    return lambda point: eta * learnability(point) + surprise(point)
-
-
-def information_gain(eta: float) -> Criterion:
-    """Appendix "Information-theoretic criteria", summed over the outputs."""
-
-    def criterion(point: Point) -> float:
-        mean, variance = point.memorised.prediction
-        expected = log_normal(point.y, mean, point.noise**2)
-        expected -= len(point.y) / 2 * variance / point.noise**2
-        return eta * expected + surprise(point)
-
-    return criterion
-
-
-def entropy_reduction(point: Point) -> float:
-    """Appendix "Information-theoretic criteria"."""
-    before = np.linalg.slogdet(np.linalg.inv(point.precision))[1]
-    after = np.linalg.slogdet(np.linalg.inv(point.memorised.precision))[1]
-    return float(before - after) / 2
-
-
-# -- thresholds -----------------------------------------------------------------------
-
-
-def moments(values: Sequence[float], decay: float | None) -> tuple[float, float]:
-    """Mean and population deviation; the newest value has weight 1."""
-    if not values:
-        return 0.0, 0.0
-    weights = (decay or 1.0) ** np.arange(len(values))[::-1]
-    mean = np.average(values, weights=weights)
-    variance = np.average((np.asarray(values) - mean) ** 2, weights=weights)
-    return float(mean), math.sqrt(variance)
-
-
-def threshold(values: Sequence[float], gamma: float, decay: float | None) -> float:
-    """``mean + gamma * deviation``, less what rounding may cost a score in a tie."""
-    mean, deviation = moments(values, decay)
-    value = mean + gamma * deviation
-    return value - TIE * (1 + abs(value))
-
-
 # -- selection by information ---------------------------------------------------------
 
 
@@ -290,30 +180,34 @@ class Items:
     features: Array
     targets: Array
 
-    def point(self, item: int, memory: Sequence[int], settings: Settings) -> Point:
-        """An item and the items that it is held against."""
-        rows = list(memory)
-        return Point(
-            self.normalised[item],
-            self.targets[item],
-            self.normalised[rows],
-            self.targets[rows],
+    def memory(self, rows: Sequence[int], settings: Settings) -> Memory:
+        """A memory that holds some of the items."""
+        chosen = list(rows)
+        return Memory(
+            self.features[chosen],
+            self.targets[chosen],
             settings.noise,
             settings.jitter,
         )
 
-    @functools.cached_property
-    def normalised(self) -> Array:
-        """``[h0, 1] / sqrt(d)``."""
-        h = np.hstack([self.features, np.ones((len(self.features), 1))])
-        return h / math.sqrt(h.shape[1])
+    def point(self, item: int) -> tuple[Array, Array]:
+        """Features and target of an item."""
+        return self.features[item], self.targets[item]
+
+
+def threshold(values: Sequence[float], gamma: float, decay: float | None) -> float:
+    """``mean + gamma * deviation``, less what rounding may cost a score in a tie."""
+    _, mean, deviation = moments(values, decay)
+    value = mean + gamma * deviation
+    return value - TIE * (1 + abs(value))
 
 
 def info_reservoir(items: Items, settings: Settings, draws: Array) -> Run:
     """Alg. 1 "InfoRS"."""
     run = Run()
+    memory = items.memory([], settings)
     for item in range(len(items.features)):
-        score = settings.criterion(items.point(item, run.memory, settings))
+        score = settings.criterion(memory, *items.point(item))
         if len(run.memory) < settings.capacity or score >= threshold(
             run.scores, settings.gamma, settings.decay
         ):
@@ -321,6 +215,8 @@ def info_reservoir(items: Items, settings: Settings, draws: Array) -> Run:
         else:
             run.slots.append(-1)
         run.scores.append(score)
+        if run.slots[-1] >= 0:
+            memory = items.memory(run.memory, settings)
     return run
 
 
@@ -339,9 +235,15 @@ def info_greedy(
     """
     run = Run(slots=[-1] * len(items.features))
 
-    def test(item: int) -> tuple[float, float]:
-        point = items.point(item, run.memory, settings)
-        return settings.criterion(point), learnability(point)
+    def test(rows: Iterable[int]) -> dict[int, tuple[float, float]]:
+        memory = items.memory(run.memory, settings)
+        return {
+            row: (
+                settings.criterion(memory, *items.point(row)),
+                memory.learnability(*items.point(row)),
+            )
+            for row in rows
+        }
 
     def record(results: Iterable[tuple[float, float]]) -> None:
         for score, learnable in results:
@@ -353,7 +255,7 @@ def info_greedy(
         batch = list(range(start, stop))
         while batch and len(run.memory) < settings.capacity:
             item = batch.pop(0)
-            record([test(item)])
+            record(test([item]).values())
             run.put(item, len(run.memory))
             run.reservoir_count += 1
         improvement = threshold(run.scores, settings.gamma, settings.decay)
@@ -361,17 +263,15 @@ def info_greedy(
         tested: dict[int, tuple[float, float]] = {}
         waiting = list(batch)
         while waiting:
-            for item in waiting:
-                tested[item] = test(item)
+            tested.update(test(waiting))
             eligible = [item for item in waiting if tested[item][1] >= least]
             if not eligible:
                 break
             best = max(eligible, key=lambda item: tested[item][0])
-            pool = [*run.memory, best]
-            others = [pool[:slot] + pool[slot + 1 :] for slot in range(len(run.memory))]
+            pool = items.memory([*run.memory, best], settings)
             informations = [
-                settings.criterion(items.point(item, rest, settings))
-                for item, rest in zip(run.memory, others, strict=True)
+                settings.criterion(pool.without(slot), *items.point(item))
+                for slot, item in enumerate(run.memory)
             ]
             worst = min(range(settings.capacity), key=informations.__getitem__)
             if tested[best][0] < informations[worst] + improvement:
@@ -413,7 +313,7 @@ def make_stream(
         num_classes: number of classes; ``None`` for regression targets.
         num_outputs: number of regression targets.
         distinct: number of different items; the others repeat them.
-        noise: deviation of what can't be learnt.
+        noise: deviation of what cannot be learned.
         scale: of the features.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -441,10 +341,10 @@ def make_stream(
 
 def as_items(stream: TensorDict, num_classes: int | None = None) -> Items:
     """Features and one-hot or real targets of a stream, in double precision."""
-    target = stream["target"]
+    targets = stream["target"].double().numpy()
     if num_classes is not None:
-        target = torch.eye(num_classes)[target]
-    return Items(stream["feature"].double().numpy(), target.double().numpy())
+        targets = one_hot(stream["target"].tolist(), num_classes)
+    return Items(stream["feature"].double().numpy(), targets)
 
 
 def make_buffer(
@@ -474,12 +374,8 @@ def kept_ids(buffer: TensorDictReplayBuffer) -> list[int]:
 
 
 def examples(count: int) -> settings:
-    """So many examples of a law; none of them has to be fast."""
-    return settings(
-        max_examples=count,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    """So many examples of a law, more of them if the profile wants to explore."""
+    return settings(max_examples=count * settings.default.max_examples // 25)
 
 
 def chunkings(count: int) -> st.SearchStrategy[list[int]]:
