@@ -28,6 +28,9 @@ __all__ = ["MemoryPosterior", "StoredItems"]
 # Rows that may be added and subtracted, in units of the capacity, before the statistics
 # are computed anew.
 _REBUILD_AFTER = 10
+# Memories of up to so many times d items start again with every change: that costs as
+# much as following a few rows, and new features of most items are likely to come first.
+_SMALL = 2
 # Features of up to this width are computed with on one thread.
 _NARROW = 1024
 
@@ -61,6 +64,7 @@ class MemoryPosterior:
 
     Attributes:
         posterior: the model, ``None`` before the first item.
+        is_current: whether it has followed the last change.
         largest_feature: size of features that can be computed with.
         largest_target: size of targets that can be computed with.
     """
@@ -89,6 +93,8 @@ class MemoryPosterior:
         self.largest_target = 1e-4 * math.sqrt(torch.finfo(dtype).max)
         self.posterior: BayesianLinearPosterior | None = None
         self._classes = np.arange(num_classes or 0)[:, None]
+        self.is_current = True
+        self._rows: Any = None  # that a small memory was last rebuilt from
         self._changed_rows = SharedNumber()
         self._shared = False
 
@@ -158,44 +164,67 @@ class MemoryPosterior:
 
     # -- in step with the memory ------------------------------------------------------
 
-    def rows(self, where: slice | list[int]) -> Any:
+    def rows(self, slots: list[int]) -> Any:
         """Features and targets of some slots, as rows of the posterior.
 
         Args:
-            where: which slots.
+            slots: which.
 
         Returns:
             Shape ``(n, d + K)``: an array on the host, else a tensor.
         """
+        if self._rows is not None:
+            return self._rows[slots]
         assert self.posterior is not None
-        features = self.slots.leaf(self.feature_key)[where]
-        targets = self.slots.leaf(self.target_key)[where]
+        index = torch.tensor(slots, device=self.posterior.device)
+        features = self.slots.leaf(self.feature_key).index_select(0, index)
+        targets = self.slots.leaf(self.target_key).index_select(0, index)
         return self.posterior.statistics.join(features, self.encode(targets))
 
     def rebuild(self) -> None:
         """Start again from what the memory holds."""
-        if self.posterior is not None:
-            size = len(self.slots)
-            features = self.slots.leaf(self.feature_key)[:size]
-            targets = self.slots.leaf(self.target_key)[:size]
-            with self.threads():
-                self.posterior.statistics.rebuild(features, targets, self.encode)
-            self._changed_rows.array[:] = 0
+        self.is_current = True
+        posterior, size = self.posterior, len(self.slots)
+        if posterior is None:
+            return
+        features = self.slots.leaf(self.feature_key)
+        targets = self.slots.leaf(self.target_key)
+        if size < self.slots.capacity:
+            features, targets = features[:size], targets[:size]
+        self._changed_rows.array[:] = 0
+        if self._is_small and size:
+            rows = posterior.statistics.join(features, self.encode(targets))
+            posterior.statistics.restart(rows)
+            # Other processes would not know when they are outdated.
+            self._rows = None if self._shared else rows
+        else:
+            posterior.statistics.rebuild(features, targets, self.encode)
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether starting again costs no more than following a few rows."""
+        posterior = self.posterior
+        return (
+            posterior is not None
+            and posterior.form == "primal"
+            and self.slots.capacity <= _SMALL * posterior.feature_dim
+        )
 
     def follow(self, old: Rows | None, new: Rows, slots: NDArray[np.int64]) -> None:
-        """Follow items that were stored.
+        """Follow items that were stored, or leave that to the next :meth:`rebuild`.
 
         Args:
             old: rows that they replaced, if any.
             new: their rows.
             slots: where they are.
         """
-        assert self.posterior is not None
-        if self._is_worn(len(slots)):
-            self.rebuild()
-        else:
-            places = torch.from_numpy(slots).to(self.posterior.device)
-            self.posterior.statistics.replace(old, new, places)
+        posterior = self.posterior
+        assert posterior is not None
+        self._rows = None
+        self.is_current = not (self._is_small or self._is_worn(len(slots)))
+        if self.is_current:
+            places = torch.from_numpy(slots).to(posterior.device)
+            posterior.statistics.replace(old, new, places)
 
     def refresh(self, slots: NDArray[np.int64], features: Tensor) -> bool:
         """Follow new features of stored items, before they are written.
@@ -208,6 +237,7 @@ class MemoryPosterior:
             Whether it has; else the posterior must be rebuilt from what is stored.
         """
         posterior = self.posterior
+        self._rows = None
         # Where most of the memory changes, starting again is cheaper, and exact.
         most = 2 * slots.size >= len(self.slots)
         if posterior is None or (posterior.form == "primal" and most):
@@ -233,6 +263,7 @@ class MemoryPosterior:
 
     def clear(self) -> None:
         """Forget every row."""
+        self._rows = None
         if self.posterior is not None:
             self.posterior.clear()
         self._changed_rows.clear()
@@ -254,6 +285,7 @@ class MemoryPosterior:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`."""
+        self._rows = None
         saved = state["posterior"]
         if saved is None:
             self.posterior = None
@@ -266,6 +298,7 @@ class MemoryPosterior:
     def share_memory_(self) -> None:
         """Move the posterior, now or when there is one, to shared memory."""
         self._shared = True
+        self._rows = None
         self._changed_rows.share_memory_()
         if self.posterior is not None:
             self.posterior.share_memory_()
@@ -274,4 +307,5 @@ class MemoryPosterior:
         """On the way to a child process, all becomes shared."""
         if get_spawning_popen() is not None:
             self._shared = True
-        return self.__dict__.copy()
+            self._rows = None
+        return {**self.__dict__, "_rows": None}

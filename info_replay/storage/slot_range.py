@@ -32,10 +32,9 @@ class SlotRange(Slots):
         """Number of slots in use."""
         return max(0, super().__len__() - self.first)
 
-    @property
-    def revision(self) -> int:
-        """That of all slots."""
-        return self.whole.revision
+    def look(self) -> int:
+        """The revision; see :meth:`Slots.look`."""
+        return self.whole.look()
 
     def leaf(self, key: NestedKey) -> Tensor:
         """A view of one of the stored tensors; see :meth:`Slots.leaf`."""

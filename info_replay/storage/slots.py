@@ -84,9 +84,15 @@ class Slots:
     @property
     def revision(self) -> int:
         """A number that moves with every write to the storage, whoever wrote."""
+        return int(self.storage._mutation_revision)
+
+    def look(self) -> int:
+        """The revision, after a look whether an entry was replaced as a whole.
+
+        TorchRL does not count that.
+        """
         if self.storage.initialized:
             entries = [*_leaves(self.storage._storage).values()]
-            # TorchRL does not count an entry that is replaced whole.
             if [*map(id, entries)] != [*map(id, self._entries)]:
                 if self._entries:
                     self.storage._bump_mutation_revision()
@@ -108,7 +114,10 @@ class Slots:
 
     def leaf(self, key: NestedKey) -> Tensor:
         """One of the stored tensors, one row per slot; there must be an item."""
-        leaf: Tensor = self.storage._storage.get(key)
+        content = self.storage._storage
+        # Asked for several times per batch; tensordict spends longer on the form of the
+        # key than on looking it up.
+        leaf: Tensor = content._get_str(key, None) if type(key) is str else content[key]
         return leaf
 
     def schema(self) -> dict[str, str]:

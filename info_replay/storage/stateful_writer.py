@@ -85,7 +85,7 @@ class StatefulWriter(DeclaredState, Writer):
         self.slots = slots
         self._storage = slots.storage
         counts = self.counts.array
-        counts[REVISION] = slots.revision
+        counts[REVISION] = slots.look()
         if len(slots) and not (counts[WRITES] or counts[RESERVOIR]):
             counts[[RESERVOIR, DRAWS, PRELOADED]] = len(slots)
             counts[REVISION] = -1
@@ -198,7 +198,7 @@ class StatefulWriter(DeclaredState, Writer):
         return {
             "settings": self._all_settings(),
             "counts": counts,
-            "in_step": counts.pop("revision") == slots.revision,
+            "in_step": counts.pop("revision") == slots.look(),
             "generations": slots.save_generations(),
             "state": self.save_state(),
         }
@@ -251,7 +251,7 @@ class StatefulWriter(DeclaredState, Writer):
         self.slots.load_generations(state_dict["generations"])
         self.restore_state(state_dict["state"])
         counts = state_dict["counts"]
-        revision = self.slots.revision if state_dict["in_step"] else -1
+        revision = self.slots.look() if state_dict["in_step"] else -1
         self.counts.array[:] = [*(counts[name] for name in _COUNTS[:-1]), revision]
 
     def dumps(self, path: str | Path) -> None:

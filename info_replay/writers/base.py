@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,8 @@ __all__ = ["Decision", "Places", "SelectionWriter"]
 
 #: Slots, or rows of a batch.
 Places = NDArray[np.int64]
+
+_NOWHERE = nullcontext()
 
 
 def _nothing() -> None:
@@ -127,8 +130,10 @@ class Decision:
         used = slots[slots >= 0]
         if self.moves is not None:
             used = np.concatenate([used, self.moves[1]])
+        if not used.size and (slots == -1).all():
+            return
         used.sort()
-        if slots.min() < -1 or (used.size and used[-1] >= capacity):
+        if slots.min() < -1 or used[-1] >= capacity:
             wrong = slots[(slots < -1) | (slots >= capacity)]
             raise ValueError(
                 f"slots must be from 0 to {capacity - 1}, or -1, got {wrong.tolist()}"
@@ -255,6 +260,10 @@ class SelectionWriter(StatefulWriter):
         """
         return True
 
+    def computing(self) -> AbstractContextManager[None]:
+        """Where to decide: a context for linear algebra, by default none."""
+        return _NOWHERE
+
     def uniforms(self, count: int) -> NDArray[np.float64]:
         """Four random numbers in [0, 1) for each of the next items, ``(count, 4)``.
 
@@ -316,19 +325,20 @@ class SelectionWriter(StatefulWriter):
 
     def _offer(self, data: TensorDictBase) -> Places:
         batch = self.slots.admit(data)
-        self.catch_up()
-        parts = self.split(len(batch))
-        if len(parts) == 1:
-            return self._offer_part(batch).slots.copy()
-        self.check(batch)
-        slots = np.full(len(batch), -1)
-        for part in parts:
-            decision = self._offer_part(batch[part])
-            slots = decision.follow(slots)
-            slots[part] = decision.slots
-        return slots
+        with self.computing():
+            parts = self.split(len(batch))
+            if len(parts) == 1:
+                return self._offer_part(batch).slots.copy()
+            self.check(batch)
+            slots = np.full(len(batch), -1)
+            for part in parts:
+                decision = self._offer_part(batch[part])
+                slots = decision.follow(slots)
+                slots[part] = decision.slots
+            return slots
 
     def _offer_part(self, batch: TensorDictBase) -> Decision:
+        self.catch_up()
         slots, count = self.slots, len(batch)
         size = len(slots)
         decision = self.decide(batch)
@@ -383,15 +393,15 @@ class SelectionWriter(StatefulWriter):
 
     def catch_up(self) -> None:
         """Take in what others wrote to the storage since this writer last looked."""
-        counts, revision = self.counts.array, self.slots.revision
-        if counts[REVISION] == revision:
+        counts = self.counts.array
+        if counts[REVISION] == self.slots.look():
             return
         if counts[PRELOADED]:
             self.adopt(self.slots.read(slice(0, int(counts[PRELOADED]))))
             counts[PRELOADED] = 0
         else:
             self.resync()
-        counts[REVISION] = revision
+        self.mark_in_step()
 
     # -- write-backs ------------------------------------------------------------------
 
@@ -424,7 +434,7 @@ class SelectionWriter(StatefulWriter):
             data, key, slots, largest=self.largest_feature, may_shrink=self.compacts
         )
         if places.size:
-            in_step = self.counts.array[REVISION] == slots.revision
+            in_step = self.counts.array[REVISION] == slots.look()
             followed = in_step and self.refresh(places, features)
             slots.write_leaf(key, places, features)
             if followed:

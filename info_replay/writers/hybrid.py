@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -199,14 +200,19 @@ class HybridWriter(SelectionWriter):
         self.selection.catch_up()
         self.selection.prepare(items)
 
+    def computing(self) -> AbstractContextManager[None]:
+        """Where the policy decides."""
+        return self.selection.computing()
+
     def resync(self) -> None:
         """Let the policy look at what others wrote."""
         self.selection.catch_up()
 
     def mark_in_step(self) -> None:
         """Note that what the policy knows is that of the stored items."""
-        super().mark_in_step()
         self.selection.mark_in_step()
+        if self.selection.revision == self.slots.revision:
+            super().mark_in_step()
 
     def refresh(self, slots: Places, features: Tensor) -> bool:
         """Let the policy follow new features of its items; the ring has none to."""

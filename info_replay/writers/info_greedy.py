@@ -192,7 +192,7 @@ class _Contest:
         self.writer = writer
         self.items = items
         self.count = items.count
-        stored = writer.memory.rows(slice(0, len(writer.slots)))
+        stored = writer.memory.rows([*range(len(writer.slots))])
         self.memory = torch.as_tensor(stored)
         self.rows = torch.cat([torch.as_tensor(items.rows), self.memory])
         self.batch = CandidateBatch(items.posterior.statistics, self.rows)

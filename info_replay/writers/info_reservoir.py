@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -146,15 +147,14 @@ class InfoReservoirWriter(SelectionWriter):
     @_QUIET
     def decide(self, batch: TensorDictBase) -> Decision:
         """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
-        with self.memory.threads():
-            if self.memory.posterior is not None:  # shapes and types are as before
-                features = batch.get(self.feature_key)
-                items = ScoredBatch(self.memory, features, batch.get(self.target_key))
-            else:
-                items = self._read(batch)
-            if len(self.slots) < self.slots.capacity:
-                return self._fill(items)
-            return self._select(items)
+        if self.memory.posterior is not None:  # shapes and types are as before
+            features = batch.get(self.feature_key)
+            items = ScoredBatch(self.memory, features, batch.get(self.target_key))
+        else:
+            items = self._read(batch)
+        if len(self.slots) < self.slots.capacity:
+            return self._fill(items)
+        return self._select(items)
 
     def _select(self, items: ScoredBatch) -> Decision:
         """Algorithm 1 for items that meet a full memory, with its line numbers."""
@@ -254,13 +254,21 @@ class InfoReservoirWriter(SelectionWriter):
     def adopt(self, items: TensorDictBase) -> None:
         """Count items that the storage brought along, as if they had filled it."""
         self.check(items)
-        with self.memory.threads():
-            for start in range(0, len(items), _FILL_BLOCK):
-                part = slice(start, min(start + _FILL_BLOCK, len(items)))
-                batch = self._read(items[part])
-                self._add_to_moments(self._score_in_sequence(batch))
-                batch.posterior.statistics.replace(None, batch.rows, part)
-                self.memory.keep(batch.posterior)
+        for start in range(0, len(items), _FILL_BLOCK):
+            part = slice(start, min(start + _FILL_BLOCK, len(items)))
+            batch = self._read(items[part])
+            self._add_to_moments(self._score_in_sequence(batch))
+            batch.posterior.statistics.replace(None, batch.rows, part)
+            self.memory.keep(batch.posterior)
+
+    def computing(self) -> AbstractContextManager[None]:
+        """On one thread, unless features are wide."""
+        return self.memory.threads()
+
+    def mark_in_step(self) -> None:
+        """Note that the posterior is that of the stored items, if it is."""
+        if self.memory.is_current:
+            super().mark_in_step()
 
     def resync(self) -> None:
         """Rebuild the posterior from what is stored."""
@@ -275,7 +283,8 @@ class InfoReservoirWriter(SelectionWriter):
     @property
     def posterior(self) -> BayesianLinearPosterior | None:
         """What the memory knows, in step with it; ``None`` before the first item."""
-        self.catch_up()
+        with self.computing():
+            self.catch_up()
         return self.memory.posterior
 
     @_QUIET
@@ -288,9 +297,9 @@ class InfoReservoirWriter(SelectionWriter):
         Returns:
             Scores, shape ``(n,)``.
         """
-        self.catch_up()
-        items = self._read(data)
-        with self.memory.threads():
+        with self.computing():
+            self.catch_up()
+            items = self._read(data)
             candidates = items.candidates()
         scores = self.criterion(
             torch.as_tensor(candidates.leverage),
