@@ -1,17 +1,18 @@
-"""While a memory thinks, NumPy and SciPy leave the other cores to torch."""
+"""While a memory computes, NumPy and SciPy leave the other cores to torch."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 import threadpoolctl
 import torch
+from tensordict import TensorDict
+from torch import Tensor
 
-from info_replay import SelectiveReplayBuffer
+from info_replay import Criterion, SelectiveReplayBuffer, make_replay_buffer
 from info_replay.threads import ONE_BLAS_THREAD
-from info_replay.writers.info_reservoir import InfoReservoirWriter
-from tests.buffer.helpers import make_buffer, make_stream
 
 
 def blas_threads() -> set[int]:
@@ -20,7 +21,7 @@ def blas_threads() -> set[int]:
 
 
 @pytest.fixture(autouse=True)
-def _two_threads() -> object:
+def _two_threads() -> Iterator[None]:
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         assert blas_threads() == {2}
         yield
@@ -60,45 +61,46 @@ def test_all_come_back_whoever_leaves_first() -> None:
         assert blas_threads() == {2}
 
 
-def watch(monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> list[set[int]]:
-    """Note the threads with which items are selected."""
-    seen: list[set[int]] = []
-    select = InfoReservoirWriter._select
+class Watching(Criterion):
+    """Notes the threads with which items are scored, and fails if it is told to."""
 
-    def watched(*args: object) -> object:
-        seen.append(blas_threads())
-        if fails:
+    def __init__(self) -> None:
+        self.seen: list[set[int]] = []
+        self.fails = False
+
+    def __call__(self, leverage: Tensor, squared_error: Tensor, **_: object) -> Tensor:
+        if self.fails:
             raise RuntimeError("no")
-        return select(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(InfoReservoirWriter, "_select", watched)
-    return seen
+        self.seen.append(blas_threads())
+        return leverage
 
 
-def full_memory(width: int) -> SelectiveReplayBuffer:
-    buffer = make_buffer("infors", 20)
-    buffer.extend(make_stream(20, width=width))
-    return buffer
+def full_memory(width: int) -> tuple[SelectiveReplayBuffer, Watching]:
+    criterion = Watching()
+    buffer = make_replay_buffer("infors", 20, criterion=criterion, recent=2)
+    buffer.extend(items(30, width))
+    criterion.seen.clear()
+    return buffer, criterion
 
 
-def test_items_are_selected_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer = full_memory(6)
-    seen = watch(monkeypatch)
-    buffer.extend(make_stream(10, seed=1, width=6))
-    assert seen == [{1}]
+def items(count: int, width: int) -> TensorDict:
+    entries = {"feature": torch.randn(count, width), "target": torch.randn(count)}
+    return TensorDict(entries, batch_size=[count])
+
+
+@pytest.mark.parametrize(("width", "threads"), [(6, 1), (1025, 2)])
+def test_wide_features_are_worth_all_threads_and_others_one(
+    width: int, threads: int
+) -> None:
+    buffer, criterion = full_memory(width)
+    buffer.extend(items(10, width))
+    assert set.union(*criterion.seen) == {threads}
     assert blas_threads() == {2}
 
 
-def test_wide_features_are_worth_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer = full_memory(1025)
-    seen = watch(monkeypatch)
-    buffer.extend(make_stream(10, seed=1, width=1025))
-    assert seen == [{2}]
-
-
-def test_threads_come_back_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer = full_memory(6)
-    watch(monkeypatch, fails=True)
+def test_threads_come_back_after_a_failure() -> None:
+    buffer, criterion = full_memory(6)
+    criterion.fails = True
     with pytest.raises(RuntimeError, match="no"):
-        buffer.extend(make_stream(10, seed=1, width=6))
+        buffer.extend(items(10, 6))
     assert blas_threads() == {2}
