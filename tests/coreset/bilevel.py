@@ -1,6 +1,6 @@
 """The bilevel problem of coresets, slowly: dense Hessians over all points.
 
-Written from Borsos et al. (2020) in float64 numpy; nothing here comes from
+Written from Borsos et al. (2020) in float64 NumPy; nothing here comes from
 ``info_replay``.
 """
 
@@ -52,7 +52,7 @@ class BilevelProblem:
         return float(self.weights @ self.losses(logits) / self.weights.sum())
 
     def inner(self, coefficients: Array, importance: Array) -> float:
-        """Losses of the points that are learnt from, and the price of the norm."""
+        """Losses of the points that are learned from, and the price of the norm."""
         logits = self.kernel @ coefficients
         norm = np.sum(coefficients * logits)
         return float(importance @ self.losses(logits) + self.regularization * norm)
@@ -88,7 +88,7 @@ class BilevelProblem:
         return self.kernel @ coefficients
 
     def importance(self, chosen: list[int]) -> Array:
-        """1 for points that are learnt from, 0 for others."""
+        """1 for points that are learned from, 0 for others."""
         result = np.zeros(self.count)
         result[chosen] = 1
         return result

@@ -6,14 +6,13 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from info_replay.coreset.kernels import ReLUTangentKernel
 
-laws = settings(deadline=None, derandomize=True, max_examples=30)
 depths = st.integers(1, 5)
 
 
@@ -87,7 +86,6 @@ def test_it_is_the_tangent_kernel_of_a_wide_network(depth: int) -> None:
     assert (mean - other).abs().max() > 0.5
 
 
-@laws
 @given(depth=depths, seed=st.integers(0, 99))
 def test_it_is_symmetric_and_positive_semi_definite(depth: int, seed: int) -> None:
     points = inputs(12, 4, seed=seed)
@@ -100,7 +98,6 @@ def test_it_is_symmetric_and_positive_semi_definite(depth: int, seed: int) -> No
     assert torch.linalg.eigvalsh(kernel).min() > -1e-6
 
 
-@laws
 @given(depth=depths, scale=st.floats(1e-3, 1e3), seed=st.integers(0, 99))
 def test_length_dimension_and_rotation_do_not_count(
     depth: int, scale: float, seed: int

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from info_replay.coreset.selection import KernelModel, merge_index, select_coreset
-from tests.coreset.bilevel import Array, BilevelProblem
 
-laws = settings(deadline=None, derandomize=True, max_examples=25)
+from .bilevel import Array, BilevelProblem
 
 
 class Problem(BilevelProblem):
@@ -47,7 +46,7 @@ class Problem(BilevelProblem):
 def make(
     seed: int, count: int = 14, num_classes: int = 3, regularization: float = 1e-3
 ) -> Problem:
-    """Noisy clusters, one a class, with weights of their own."""
+    """Noisy clusters, one per class, with weights of their own."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(num_classes, size=count)
     points = rng.normal(size=(num_classes, 4))[labels] + rng.normal(size=(count, 4))
@@ -59,9 +58,9 @@ def make(
 # -- the model -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("regularization", [1e-4, 1e-1])
-def test_the_model_minimises_the_inner_objective(
+def test_the_model_minimizes_the_inner_objective(
     seed: int, regularization: float
 ) -> None:
     problem = make(seed, regularization=regularization)
@@ -102,7 +101,7 @@ def test_a_point_chosen_twice_counts_twice() -> None:
 # -- the implicit gradient -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("chosen", [[], [2], [2, 9, 4]])
 def test_the_gradient_is_the_difference_that_a_small_weight_makes(
     seed: int, chosen: list[int]
@@ -120,7 +119,7 @@ def test_the_gradient_is_the_difference_that_a_small_weight_makes(
         assert actual[candidate] == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("chosen", [[], [2], [2, 9, 4, 11, 0]])
 def test_the_gradient_is_that_of_the_explicit_hessian(
     seed: int, chosen: list[int]
@@ -136,7 +135,7 @@ def test_the_gradient_is_that_of_the_explicit_hessian(
 
 
 @pytest.mark.parametrize("regularization", [1e-4, 1e-3, 1e-1])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_choice_is_that_of_the_explicit_hessian(
     seed: int, regularization: float
 ) -> None:
@@ -175,7 +174,6 @@ def test_what_weighs_most_is_covered_first(heavy: int) -> None:
     assert others != {heavy}
 
 
-@laws
 @given(seed=st.integers(0, 10_000), data=st.data())
 def test_the_order_of_the_points_does_not_count(seed: int, data: Any) -> None:
     problem = make(seed, count=20)
@@ -190,7 +188,6 @@ def test_the_order_of_the_points_does_not_count(seed: int, data: Any) -> None:
     assert order[mixed.select(5)].tolist() == problem.select(5)
 
 
-@laws
 @given(seed=st.integers(0, 10_000), scale=st.floats(1e-3, 1e3))
 def test_only_the_proportions_of_weights_count(seed: int, scale: float) -> None:
     problem = make(seed)
@@ -201,7 +198,7 @@ def test_only_the_proportions_of_weights_count(seed: int, scale: float) -> None:
 def test_of_copies_the_first_is_taken_and_no_point_twice() -> None:
     problem = make(4, count=6)
     twice = np.tile(np.arange(6), 2)
-    rounding = np.repeat([1.0, 1 + 1e-11], 6)  # in favour of the second copies
+    rounding = np.repeat([1.0, 1 + 1e-11], 6)  # in favor of the second copies
     doubled = Problem(
         problem.kernel[np.ix_(twice, twice)] * np.outer(rounding, rounding),
         problem.labels[twice],
@@ -290,10 +287,10 @@ def test_the_lightest_equal_slots_merge_or_the_last_catches_up(
     assert merge_index(counts) == place
 
 
-@pytest.mark.parametrize("num_slots", [2, 3, 5, 10, 32])
+@pytest.mark.parametrize("num_slots", [2, 3, 10])
 def test_slots_stay_in_balance(num_slots: int) -> None:
     slots: list[int] = []
-    for batches in range(1, 2000):
+    for batches in range(1, 1000):
         slots.append(1)
         if len(slots) > num_slots:
             place = merge_index(slots)
