@@ -1,4 +1,4 @@
-"""Items that go leave no gaps: others move, and nobody takes one for another."""
+"""A decision is carried out as it says, or refused before anything is written."""
 
 from __future__ import annotations
 
@@ -11,185 +11,273 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import TensorDict, TensorDictBase
-from torchrl.data import LazyMemmapStorage, LazyTensorStorage, TensorStorage
+from torchrl.data import LazyMemmapStorage, LazyTensorStorage
 
-from info_replay import SelectiveReplayBuffer
-from info_replay.writers.regrouping import (
-    Places,
-    Regrouping,
-    RegroupingWriter,
-    arrange,
-)
-from info_replay.storage.slots import Slots
+from info_replay import Decision, SelectionWriter, SelectiveReplayBuffer
+from info_replay.random_stream import generator_of
+from info_replay.writers.base import Places
 
-from ..buffer.helpers import complete_state, differences
 from .reference import chunkings, examples, kept_ids
 
-STORAGES: dict[str, Callable[[int], Any]] = {
-    "tensor": LazyTensorStorage,
-    "memmap": LazyMemmapStorage,
-}
-for_each_storage = pytest.mark.parametrize("storage", STORAGES)
+
+def places(*numbers: int) -> Places:
+    return np.array(numbers, dtype=np.int64)
+
+
+def nothing() -> None:
+    """Commit nothing."""
 
 
 def make_items(count: int, first: int = 0) -> TensorDict:
-    """Items with entries of several types, also nested ones."""
     numbers = first + torch.arange(count)
     return TensorDict(
-        {
-            "id": numbers,
-            "next": TensorDict(
-                {"state": torch.stack([numbers, -numbers], 1).float()},
-                batch_size=[count],
-            ),
-            "done": numbers % 2 == 0,
-        },
-        batch_size=[count],
+        {"id": numbers, "twice": 2 * numbers[:, None]}, batch_size=[count]
     )
 
 
-def assert_whole(items: TensorDictBase) -> None:
-    """Every entry of an item is its own."""
-    expected = torch.stack([make_items(1, int(n))[0] for n in items["id"]])
-    assert differences(items, expected) == []
+# -- compacting and following ----------------------------------------------------------
 
 
-class RandomWriter(RegroupingWriter):
-    """Keeps a random part of what there is, as much as fits.
+@st.composite
+def decisions(draw: st.DrawFn) -> tuple[int, Decision]:
+    """The size of a memory, and a decision that may be carried out there."""
+    size, count = draw(st.integers(0, 20)), draw(st.integers(1, 20))
+    rows = np.array(sorted(draw(st.sets(st.integers(0, count - 1)))), dtype=np.int64)
+    if draw(st.booleans()):
+        slots = np.full(count, -1)
+        order = draw(st.permutations(range(size)))
+        used = min(len(rows), draw(st.integers(0, size)))
+        new = np.arange(size, size + len(rows) - used)
+        slots[rows] = [*order[:used], *new]
+        return size, Decision(slots)
+    kept = draw(st.sets(st.integers(0, size - 1))) if size else set()
+    return size, Decision.compacting(places(*sorted(kept)), rows, count, nothing)
 
-    It also keeps the number of the item in each slot, as policies do.
-    """
+
+def carried_out(memory: list[str], batch: list[str], decision: Decision) -> list[str]:
+    """What a memory holds after a decision, from what its fields mean."""
+    after = memory + [""] * len(batch)
+    if decision.moves is not None:
+        moved = [memory[source] for source in decision.moves[0]]
+        for item, destination in zip(moved, decision.moves[1], strict=True):
+            after[destination] = item
+    for item, slot in zip(batch, decision.slots, strict=True):
+        if slot >= 0:
+            after[slot] = item
+    used = len(memory) if decision.size is None else decision.size
+    while used < len(after) and after[used] and decision.size is None:
+        used += 1
+    return after[:used]
+
+
+@given(case=decisions())
+@examples(100)
+def test_following_tells_where_items_are(case: tuple[int, Decision]) -> None:
+    size, decision = case
+    memory = [f"old {slot}" for slot in range(size)]
+    batch = [f"new {row}" for row in range(len(decision.slots))]
+    decision.check(len(batch), size, capacity=40)
+    after = carried_out(memory, batch, decision)
+    assert "" not in after
+    before = places(-1, *range(size))
+    expected = [-1] + [after.index(item) if item in after else -1 for item in memory]
+    assert decision.follow(before).tolist() == expected
+    for item, slot in zip(batch, decision.slots, strict=True):
+        assert slot == (after.index(item) if item in after else -1)
+
+
+@given(
+    kept=st.sets(st.integers(0, 30), max_size=20),
+    rows=st.sets(st.integers(0, 30), max_size=20),
+)
+@examples(100)
+def test_compacting_moves_no_more_than_it_must(kept: set[int], rows: set[int]) -> None:
+    old, new = places(*sorted(kept)), places(*sorted(rows))
+    decision = Decision.compacting(old, new, 31, nothing)
+    assert decision.moves is not None
+    size = len(kept) + len(rows)
+    sources, destinations = decision.moves
+    # Those beyond the end move; so nothing is overwritten before it is read.
+    assert sources.tolist() == [slot for slot in sorted(kept) if slot >= size]
+    assert set(destinations.tolist()) <= set(range(size)) - kept
+    assert decision.size == size
+    assert np.flatnonzero(decision.slots >= 0).tolist() == new.tolist()
+    taken = [*destinations, *decision.slots[new], *old[old < size]]
+    assert sorted(taken) == list(range(size))
+    assert (np.diff(decision.slots[new]) > 0).all()  # rows keep their order
+
+
+# -- what is refused -------------------------------------------------------------------
+
+#: With three of five slots in use.
+GOOD = {
+    "nothing": Decision(places(-1, -1)),
+    "free": Decision(places(3, 4)),
+    "mixed": Decision(places(1, 3)),
+    "in any order": Decision(places(4, 3)),
+    "moved into a free slot": Decision(places(0, -1), moves=(places(0), places(3))),
+    "compacted": Decision.compacting(places(0, 2), places(1), 2, nothing),
+    "emptied": Decision.compacting(places(), places(), 2, nothing),
+}
+BAD: dict[str, tuple[Any, type[Exception], str]] = {
+    "list": (Decision([0, 1]), TypeError, "NumPy array of int64, got a list"),
+    "tensor": (Decision(torch.tensor([0, 1])), TypeError, "got a Tensor of torch.int"),
+    "floats": (Decision(np.zeros(2)), TypeError, "got a ndarray of float64"),
+    "too few": (Decision(places(0)), ValueError, r"shape \(2,\), got \(1,\)"),
+    "too many": (Decision(places(0, 1, 2)), ValueError, r"shape \(2,\), got \(3,\)"),
+    "a column": (Decision(places(0, 1)[:, None]), ValueError, r"got \(2, 1\)"),
+    "below": (Decision(places(0, -2)), ValueError, r"from 0 to 4, or -1, got \[-2\]"),
+    "only below": (Decision(places(-1, -5)), ValueError, r"or -1, got \[-5\]"),
+    "beyond": (Decision(places(5, 3)), ValueError, r"from 0 to 4, or -1, got \[5\]"),
+    "twice": (Decision(places(1, 1)), ValueError, "slot 1 was given to several items"),
+    "a gap": (Decision(places(4, -1)), ValueError, r"from slot 3 on .* got \[4\]"),
+    "moved and written": (
+        Decision(places(1, -1), moves=(places(0), places(1))),
+        ValueError,
+        "slot 1 was given to several items",
+    ),
+    "moved into a gap": (
+        Decision(places(-1, -1), moves=(places(0), places(4))),
+        ValueError,
+        r"from slot 3 on .* got \[4\]",
+    ),
+    "moved beyond": (
+        Decision(places(-1, -1), moves=(places(0), places(5))),
+        ValueError,
+        "from 0 to 4",
+    ),
+    "moved from a slot that is not in use": (
+        Decision(places(-1, -1), moves=(places(4), places(0))),
+        ValueError,
+        "4",
+    ),
+    "moved to fewer slots": (
+        Decision(places(-1, -1), moves=(places(0, 1), places(3))),
+        ValueError,
+        "moves",
+    ),
+    "written beyond the new size": (
+        Decision(places(2, -1), moves=(places(), places()), size=1),
+        ValueError,
+        "size",
+    ),
+    "None": (None, TypeError, "must return a Decision, got None"),
+}
+
+
+class Obedient(SelectionWriter):
+    """Decides what it is told."""
+
+    compacts = True
+    told: Any = Decision(places(0, 1, 2))
+
+    def decide(self, batch: TensorDictBase) -> Decision:
+        decision: Decision = self.told
+        return decision
+
+
+@pytest.fixture
+def obedient() -> SelectiveReplayBuffer:
+    """Three of five slots hold items 0, 1 and 2."""
+    buffer = SelectiveReplayBuffer(5, writer=Obedient(), batch_size=2)
+    buffer.extend(make_items(3))
+    return buffer
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_a_decision_is_carried_out(case: str, obedient: SelectiveReplayBuffer) -> None:
+    obedient.writer.told = GOOD[case]
+    memory = [str(number) for number in kept_ids(obedient)]
+    slots = obedient.extend(make_items(2, 10))
+    assert slots.tolist() == GOOD[case].slots.tolist()
+    expected = carried_out(memory, ["10", "11"], GOOD[case])
+    assert [str(number) for number in kept_ids(obedient)] == expected
+    assert obedient.write_count == 5
+    if len(obedient):
+        assert torch.equal(obedient[:]["twice"][:, 0], 2 * obedient[:]["id"])
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_wrong_decision_is_refused_before_anything_is_written(
+    case: str, obedient: SelectiveReplayBuffer
+) -> None:
+    decision, error, message = BAD[case]
+    obedient.writer.told = decision
+    revision = obedient.writer.slots.revision
+    with pytest.raises(error, match=rf"Obedient.decide\(\).*{message}"):
+        obedient.extend(make_items(2, 10))
+    assert kept_ids(obedient) == [0, 1, 2]
+    assert obedient.writer.slots.revision == revision
+    assert obedient.write_count == 3
+
+
+def test_a_decision_that_keeps_all_leaves_the_storage_alone(
+    obedient: SelectiveReplayBuffer,
+) -> None:
+    obedient.writer.told = Decision.compacting(places(0, 1, 2), places(), 2, nothing)
+    revision = obedient.writer.slots.revision
+    obedient.extend(make_items(2, 10))
+    assert obedient.writer.slots.revision == revision
+    assert obedient.writer.generations_of(torch.arange(3)).tolist() == [0, 0, 0]
+
+
+# -- writers that compact --------------------------------------------------------------
+
+
+class RandomWriter(SelectionWriter):
+    """Keeps a random part of what there is, and the number of the item in each slot."""
+
+    compacts = True
 
     def __init__(self, block: int = 4, share: float = 0.7) -> None:
         super().__init__()
         self.block, self.share = block, share
-        self.numbers: list[int] = []
-        self.draw = np.random.default_rng(0)
+        self.numbers = self.per_slot("numbers", np.int64, empty=-1)
 
-    def _blocks(self, count: int) -> list[slice]:
+    def split(self, count: int) -> list[slice]:
         starts = range(0, count, self.block)
         return [slice(start, min(start + self.block, count)) for start in starts]
 
-    def _decide(self, data: TensorDictBase) -> Regrouping:
-        size, count = len(self.slots), len(data)
-        stay = np.flatnonzero(self.draw.random(size + count) < self.share)
+    def decide(self, batch: TensorDictBase) -> Decision:
+        size, count = len(self.slots), len(batch)
+        draw = generator_of(self.seed, 3, self.draw_count)
+        stay = np.flatnonzero(draw.random(size + count) < self.share)
         if not stay.size:
-            stay = np.array([self.draw.integers(size + count)])
-        stay = np.sort(self.draw.permutation(stay)[: self.slots.capacity])
-        numbers = [*self.numbers, *data["id"].tolist()]
+            stay = draw.integers(size + count, size=1)
+        stay = np.sort(draw.permutation(stay)[: self.slots.capacity])
+        kept, rows = stay[stay < size], stay[stay >= size] - size
+        numbers = batch["id"].numpy()
 
-        def commit(sources: Places) -> None:
-            points = np.where(sources >= 0, sources, size - 1 - sources)
-            self.numbers = [numbers[point] for point in points]
+        def commit() -> None:
+            self.numbers.array[decision.slots[rows]] = numbers[rows]
 
-        return Regrouping(stay[stay < size], stay[stay >= size] - size, commit)
-
-
-# -- where items go -------------------------------------------------------------------
+        decision = Decision.compacting(kept, rows, count, commit)
+        return decision
 
 
-@st.composite
-def choices(draw: st.DrawFn) -> tuple[Places, Places]:
-    """Slots of items that stay and rows that come in, both in order."""
-    kept = draw(st.sets(st.integers(0, 30), max_size=20))
-    rows = draw(st.sets(st.integers(0, 30), max_size=20))
-    return (
-        np.array(sorted(kept), dtype=np.int64),
-        np.array(sorted(rows), dtype=np.int64),
-    )
-
-
-@given(choice=choices())
-@examples(300)
-def test_every_item_gets_one_of_the_first_slots(choice: tuple[Places, Places]) -> None:
-    kept, rows = choice
-    sources = arrange(kept, rows)
-    assert sources.dtype == np.int64
-    assert len(sources) == len(kept) + len(rows)
-    assert sorted(sources.tolist()) == sorted([*kept.tolist(), *(-1 - rows).tolist()])
-
-
-@given(choice=choices())
-@examples(300)
-def test_only_items_beyond_the_new_size_move(choice: tuple[Places, Places]) -> None:
-    kept, rows = choice
-    sources = arrange(kept, rows)
-    size = len(sources)
-    for slot in kept[kept < size]:
-        assert sources[slot] == slot
-    places = np.arange(size)
-    moved = np.flatnonzero((sources >= 0) & (sources != places))
-    # No arrangement moves fewer: those beyond the end must move, and no others do.
-    assert len(moved) == (kept >= size).sum()
-    # So nothing is overwritten before it is read.
-    assert (sources[moved] >= size).all()
-
-
-@given(choice=choices())
-@examples(100)
-def test_rows_and_movers_keep_their_order(choice: tuple[Places, Places]) -> None:
-    kept, rows = choice
-    sources = arrange(kept, rows)
-    new = -1 - sources[sources < 0]
-    assert (np.diff(new) > 0).all()
-    assert np.array_equal(new, rows)
-
-
-def test_nothing_at_all_needs_no_slots() -> None:
-    nothing = np.array([], dtype=np.int64)
-    assert arrange(nothing, nothing).tolist() == []
-    assert arrange(np.array([7]), nothing).tolist() == [7]
-
-
-# -- slots ----------------------------------------------------------------------------
-
-
-@for_each_storage
-def test_moving_copies_whole_items(storage: str) -> None:
-    slots = Slots(STORAGES[storage](8))
-    slots.write(np.arange(8), np.arange(8), make_items(8))
-    before = slots.revision
-    slots.move(np.array([7, 4]), np.array([1, 2]))
-    assert slots.revision > before
-    assert slots.storage[:]["id"].tolist() == [0, 7, 4, 3, 4, 5, 6, 7]
-    assert_whole(slots.storage[:])
-
-
-@for_each_storage
-def test_shrinking_gives_up_the_last_slots(storage: str) -> None:
-    slots = Slots(STORAGES[storage](8))
-    slots.write(np.arange(6), np.arange(6), make_items(6))
-    before = slots.revision
-    slots.shrink(6)
-    slots.shrink(7)  # never grows
-    assert (len(slots), slots.revision) == (6, before)
-    slots.shrink(2)
-    assert slots.revision > before
-    assert (len(slots), len(slots.storage[:])) == (2, 2)
-    slots.write(np.array([2]), np.array([0]), make_items(1, 50))
-    assert slots.storage[:]["id"].tolist() == [0, 1, 50]
-
-
-# -- writers --------------------------------------------------------------------------
-
-
-@for_each_storage
-@given(data=st.data())
-@examples(40)
+@pytest.mark.parametrize("storage", [LazyTensorStorage, LazyMemmapStorage])
+@given(
+    capacity=st.integers(1, 12),
+    block=st.integers(1, 9),
+    share=st.sampled_from([0.2, 0.6, 1.0]),
+    seed=st.integers(0, 100),
+    sizes=chunkings(60),
+)
+@examples(10)
 def test_returned_slots_hold_their_items_at_the_end_of_the_batch(
-    storage: str, data: st.DataObject
+    storage: Callable[[int], Any],
+    capacity: int,
+    block: int,
+    share: float,
+    seed: int,
+    sizes: list[int],
 ) -> None:
-    count = 60
-    capacity = data.draw(st.integers(1, 12))
-    writer = RandomWriter(
-        block=data.draw(st.integers(1, 9)),
-        share=data.draw(st.sampled_from([0.2, 0.6, 1.0])),
-    )
-    writer.draw = np.random.default_rng(data.draw(st.integers(0, 100)))
+    writer = RandomWriter(block, share)
+    writer.seed = seed
     buffer = SelectiveReplayBuffer(
-        storage=STORAGES[storage](capacity), writer=writer, batch_size=2
+        storage=storage(capacity), writer=writer, batch_size=2
     )
-    for batch in make_items(count).split(data.draw(chunkings(count))):
+    for batch in make_items(60).split(sizes):
         before = set(kept_ids(buffer))
         slots = buffer.extend(batch.clone())
         kept = slots >= 0
@@ -197,105 +285,105 @@ def test_returned_slots_hold_their_items_at_the_end_of_the_batch(
         after = set(kept_ids(buffer))
         assert after - before == set(batch["id"][kept].tolist())
         assert len(after) == len(buffer) <= capacity
-        assert kept_ids(buffer) == writer.numbers
-        assert_whole(buffer[:])
-    assert buffer.write_count == count
+        numbers = writer.numbers.array.tolist()
+        assert numbers == kept_ids(buffer) + [-1] * (capacity - len(buffer))
+        assert torch.equal(buffer[:]["twice"][:, 0], 2 * buffer[:]["id"])
+    assert buffer.write_count == 60
 
 
-def test_generations_move_on_where_an_item_changed_or_went() -> None:
-    writer = RandomWriter(block=100)
-    buffer = SelectiveReplayBuffer(10, writer=writer, batch_size=2)
-    index = torch.arange(10)
-    holding: dict[int, int] = {}
-    seen = {"same": 0, "moved": 0, "given up": 0}
-    for batch in make_items(200).split(5):
-        before = buffer.writer.generations_of(index)
-        old = dict(holding)
-        buffer.extend(batch.clone())
-        holding = dict(enumerate(kept_ids(buffer)))
-        step = buffer.writer.generations_of(index) - before
-        changed = [old.get(slot) != holding.get(slot) for slot in range(10)]
-        assert step.tolist() == [int(each) for each in changed]
-        seen["same"] += changed.count(False)
-        seen["moved"] += sum(
-            slot in old and old[slot] != number and number in old.values()
-            for slot, number in holding.items()
-        )
-        seen["given up"] += len(old.keys() - holding.keys())
-    assert min(seen.values()) > 5
-
-
-def test_a_stale_sample_is_told_from_every_later_item() -> None:
-    """A pair of slot and generation stands for one item, for ever."""
-    buffer = SelectiveReplayBuffer(6, writer=RandomWriter(), batch_size=2)
+def test_a_slot_and_its_generation_stand_for_one_item_for_ever() -> None:
+    buffer = SelectiveReplayBuffer(9, writer=RandomWriter(100, 0.6), batch_size=2)
+    buffer.writer.seed = 0
+    everywhere = torch.arange(9)
     meaning: dict[tuple[int, int], int] = {}
-    for batch in make_items(300).split(7):
+    holding: dict[int, int] = {}
+    moved = given_up = 0
+    for batch in make_items(300).split(5):
+        before, old = buffer.writer.generations_of(everywhere), dict(holding)
         buffer.extend(batch.clone())
-        stamps = buffer.writer.generations_of(torch.arange(len(buffer))).tolist()
-        for place, number in enumerate(kept_ids(buffer)):
-            assert meaning.setdefault((place, stamps[place]), number) == number
-    assert len(meaning) > 100
+        stamps = buffer.writer.generations_of(everywhere)
+        holding = dict(enumerate(kept_ids(buffer)))
+        # It moves on where an item changed or went, and nowhere else.
+        changed = [old.get(slot) != holding.get(slot) for slot in range(9)]
+        assert (stamps - before).tolist() == [int(each) for each in changed]
+        for slot, number in holding.items():
+            assert meaning.setdefault((slot, int(stamps[slot])), number) == number
+            moved += number in old.values() and old.get(slot) != number
+        given_up += len(old.keys() - holding.keys())
+    assert min(len(meaning), moved, given_up) > 5
 
 
-class Keeper(RegroupingWriter):
-    """Does what it is told."""
+# -- what a policy may rely on ---------------------------------------------------------
+
+
+class Recording(Obedient):
+    """Notes what it is asked."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: tuple[list[int], list[int]] = ([], [])
+        self.asked: list[Any] = []
 
-    def _decide(self, data: TensorDictBase) -> Regrouping:
-        kept, rows = (np.array(places, dtype=np.int64) for places in self.told)
-        return Regrouping(kept, rows, lambda sources: None)
+    def decide(self, batch: TensorDictBase) -> Decision:
+        self.asked.append(("decide", self.draw_count, len(batch)))
+        slots = len(self.slots) + np.arange(len(batch))
+        slots[slots >= self.slots.capacity] = -1
+        return Decision(slots, lambda: self.asked.append(("commit", len(self.slots))))
 
-    def keep(
-        self, buffer: SelectiveReplayBuffer, kept: list[int], rows: list[int]
-    ) -> list[int]:
-        self.told = kept, rows
-        slots: list[int] = buffer.extend(make_items(3, 100)).tolist()
-        return slots
+    def prepare(self, batch: TensorDictBase) -> None:
+        self.asked.append("prepare")
 
+    def adopt(self, items: TensorDictBase) -> None:
+        self.asked.append(("adopt", items["id"].tolist()))
 
-@pytest.fixture
-def keeper() -> SelectiveReplayBuffer:
-    buffer = SelectiveReplayBuffer(
-        storage=TensorStorage(make_items(6)), writer=Keeper(), batch_size=2
-    )
-    assert kept_ids(buffer) == list(range(6))
-    return buffer
+    def resync(self) -> None:
+        self.asked.append("resync")
 
 
-def test_slots_can_be_given_up_without_anything_new(
-    keeper: SelectiveReplayBuffer,
-) -> None:
-    assert keeper.writer.keep(keeper, [0, 1, 2], []) == [-1, -1, -1]
-    assert kept_ids(keeper) == [0, 1, 2]
-    stamps = keeper.writer.generations_of(torch.arange(6)).tolist()
-    assert stamps == [0, 0, 0, 1, 1, 1]
+def test_what_is_committed_has_been_written_and_the_first_items_are_announced() -> None:
+    writer = Recording()
+    buffer = SelectiveReplayBuffer(3, writer=writer)
+    buffer.extend(make_items(2))
+    buffer.add(make_items(1)[0])
+    buffer.extend(make_items(4))
+    first = [("decide", 0, 2), ("commit", 2), "prepare"]
+    rest = [("decide", 2, 1), ("commit", 3), ("decide", 3, 4), ("commit", 3)]
+    assert writer.asked == first + rest
 
 
-def test_gaps_are_closed_by_the_last_items(keeper: SelectiveReplayBuffer) -> None:
-    assert keeper.writer.keep(keeper, [1, 3, 5], []) == [-1, -1, -1]
-    assert kept_ids(keeper) == [3, 1, 5]
-    assert keeper.writer.keep(keeper, [1], [0, 2]) == [0, -1, 2]
-    assert kept_ids(keeper) == [100, 1, 102]
+def test_items_of_others_are_adopted_once_and_later_writes_are_noticed() -> None:
+    storage = LazyTensorStorage(3)
+    storage.set(range(2), make_items(2))
+    writer = Recording()
+    buffer = SelectiveReplayBuffer(storage=storage, writer=writer)
+    assert (buffer.reservoir_count, writer.draw_count, buffer.write_count) == (2, 2, 0)
+    buffer.extend(make_items(1, 5))
+    assert writer.asked[0] == ("adopt", [0, 1])
+    writer.asked.clear()
+    storage.set(0, make_items(1, 9)[0])
+    buffer.extend(make_items(1, 6))
+    assert writer.asked[0] == "resync"
+    assert kept_ids(buffer) == [9, 1, 5]
 
 
-def test_a_batch_that_changes_nothing_leaves_all_but_the_counts(
-    keeper: SelectiveReplayBuffer,
-) -> None:
-    revision = keeper.writer.slots.revision
-    before = complete_state(keeper)
-    keeper.writer.keep(keeper, [0, 1, 2, 3, 4, 5], [])
-    after = complete_state(keeper)
-    assert keeper.writer.slots.revision == revision
-    assert keeper.write_count == 3
-    assert differences(before["memory"], after["memory"]) == []
-    assert after["_writer"]["generations"] is None
+def test_random_numbers_are_those_of_the_items_to_come() -> None:
+    writer = Recording()
+    writer.seed = 3
+    SelectiveReplayBuffer(9, writer=writer)
+    first = writer.uniforms(5).copy()
+    assert np.array_equal(writer.uniforms(5), first)
+    writer.extend(make_items(2))
+    assert np.array_equal(writer.uniforms(3), first[2:])
 
 
-def test_all_may_be_replaced_at_once(keeper: SelectiveReplayBuffer) -> None:
-    assert keeper.writer.keep(keeper, [], [0, 1, 2]) == [0, 1, 2]
-    assert kept_ids(keeper) == [100, 101, 102]
-    assert_whole(keeper[:])
-    assert keeper.reservoir_count == 6 + 3
+def test_a_writer_without_features_takes_none_back() -> None:
+    buffer = SelectiveReplayBuffer(3, writer=Recording())
+    buffer.extend(make_items(2))
+    with pytest.raises(AttributeError, match="Recording does not keep features"):
+        buffer.update_features(make_items(2))
+
+
+def test_a_writer_without_a_storage_says_so() -> None:
+    with pytest.raises(RuntimeError, match="Recording has no storage yet"):
+        Recording().extend(make_items(2))
+    with pytest.raises(AttributeError, match="'Recording' has no attribute 'other'"):
+        Recording().other  # noqa: B018
