@@ -256,7 +256,78 @@ def q_learning_picture() -> Figure:
     return figure
 
 
+def architecture_picture() -> Figure:
+    """The packages, their rooms, and the direction in which data flows."""
+    figure, axes = plt.subplots(figsize=(10, 5.2), layout="constrained")
+    axes.set(xlim=(0, 100), ylim=(0, 54))
+    axes.axis("off")
+
+    def box(
+        x: float, y: float, width: float, height: float, title: str, text: str = ""
+    ) -> None:
+        frame = plt.Rectangle((x, y), width, height, facecolor="#f4f6f8", edgecolor=INK)
+        axes.add_patch(frame)
+        place = {"ha": "center", "va": "center"}
+        middle = x + width / 2
+        up = 1.9 if text else 0
+        weight = "bold" if text else "normal"
+        axes.text(middle, y + height / 2 + up, title, weight=weight, **place)
+        if text:
+            lower = y + height / 2 - 1.5
+            axes.text(middle, lower, text, color=MUTED, fontsize=8.5, **place)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float]) -> None:
+        style = {"arrowstyle": "-|>", "color": BLUE, "linewidth": 1.6}
+        axes.annotate("", xy=end, xytext=start, arrowprops=style)
+
+    for x, y, width, height, name, color in (
+        (1, 40, 98, 13, "continual_envs: what arrives", GREEN),
+        (1, 23, 98, 14, "agents: who learns", BLUE),
+        (1, 1, 98, 19, "info_replay: what to keep", RED),
+    ):
+        frame = plt.Rectangle(
+            (x, y), width, height, facecolor="none", edgecolor=color, linewidth=1.6
+        )
+        axes.add_patch(frame)
+        axes.text(x + 1, y + height - 1, name, color=color, weight="bold", va="top")
+    for x, title, text in (
+        (4, "datasets/", "samples and targets"),
+        (36, "streams, tasks", "the order of samples"),
+        (68, "environment", "test, then train"),
+    ):
+        box(x, 41.5, 26, 7, title, text)
+    arrow((30, 45), (36, 45))
+    arrow((62, 45), (68, 45))
+    box(68, 24.5, 26, 8, "supervised/, q_learning/", "learner, network, run")
+    box(36, 24.5, 26, 8, "runs/", "folder, checkpoint, files")
+    box(4, 24.5, 26, 8, "result.json, pictures", "show, reports")
+    arrow((81, 41.5), (81, 32.5))
+    arrow((68, 28.5), (62, 28.5))
+    arrow((36, 28.5), (30, 28.5))
+    box(77, 3, 20, 9, "buffers.py", "TorchRL's interface")
+    box(53, 3, 20, 9, "writers/", "one policy per file")
+    box(29, 3, 20, 9, "model/", "criteria, posterior")
+    box(5, 3, 20, 9, "storage/", "slots, generations")
+    arrow((87, 24.5), (87, 12))
+    arrow((77, 7.5), (73, 7.5))
+    arrow((53, 7.5), (49, 7.5))
+    axes.annotate(
+        "",
+        xy=(15, 12),
+        xytext=(63, 12),
+        arrowprops={
+            "arrowstyle": "-|>",
+            "color": BLUE,
+            "linewidth": 1.6,
+            "connectionstyle": "arc3,rad=0.16",
+        },
+    )
+    axes.text(39, 17.2, "decisions are written", color=MUTED, fontsize=8.5, ha="center")
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
+    "architecture": architecture_picture,
     "streams": streams_picture,
     "toy_regression": toy_regression_picture,
     "memory": memory_picture,

@@ -21,6 +21,7 @@ from info_replay.model.moments import RunningMoments
 from info_replay.model.posterior import BayesianLinearPosterior
 from info_replay.policies import make_criterion, make_replay_buffer
 from info_replay.registry import register_criterion, register_policy
+from info_replay.storage.slots import keep_last
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
     CoresetWriter,
@@ -57,6 +58,7 @@ __all__ = [
     "SelectionWriter",
     "SelectiveReplayBuffer",
     "WeightedReservoirWriter",
+    "keep_last",
     "learnability",
     "make_criterion",
     "make_replay_buffer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchrl.data import ReplayBuffer
@@ -82,7 +82,7 @@ def _own_options(
     Raises:
         TypeError: if nobody has one of the options, or the policy misses one.
     """
-    parameters = inspect.signature(make_writer).parameters
+    parameters = _parameters(make_writer)
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     known = of_buffer | _options(make_writer, *map(POLICIES.get, POLICIES))
     for name in options.keys() - known:
@@ -104,12 +104,20 @@ def _own_options(
     return own
 
 
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Arguments of a function; of some builtin types Python does not know any."""
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:
+        return {}
+
+
 def _options(*functions: Callable[..., Any]) -> set[str]:
     """Names of the arguments of some functions."""
     return {
         name
         for function in functions
-        for name, parameter in inspect.signature(function).parameters.items()
+        for name, parameter in _parameters(function).items()
         if name not in ("self", "writer")
         and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }

@@ -112,7 +112,7 @@ class _Kit:
     def play(self, buffer: SelectiveReplayBuffer, seed: int) -> list[Tensor]:
         """Offer items, sample and write back; gives all that was decided."""
         log = []
-        for batch in self.items(3 * self.capacity, seed).split(5):
+        for batch in self.items(3 * self.capacity + 5, seed).split(5):
             log.append(buffer.extend(batch.clone()))
             sample = buffer.sample()
             log += [sample["index"], sample["id"]]
@@ -138,9 +138,11 @@ class _Kit:
             slots = buffer.extend(batch.clone())
             kept = slots >= 0
             assert slots.shape == (size,), f"{size} items, slots {tuple(slots.shape)}"
-            assert torch.equal(buffer[:]["id"][slots[kept]], batch["id"][kept]), (
-                "a slot that extend() returned does not hold its item"
-            )
+            if len(buffer):
+                held = buffer[:]["id"][slots[kept]]
+                assert torch.equal(held, batch["id"][kept]), (
+                    "a slot that extend() returned does not hold its item"
+                )
             offered += size
             assert buffer.write_count == offered, (
                 f"write_count is {buffer.write_count} after {offered} items"
@@ -182,7 +184,14 @@ class _Kit:
             _refuses(buffer, buffer.load_state_dict, state, f"another {name}")
 
     def check_refusals(self) -> None:
-        """Bad input raises and leaves no trace."""
+        """Bad input raises and leaves no trace; deciding changes nothing."""
+        buffer = self.used()
+        buffer.writer.catch_up()
+        before = buffer.state_dict()
+        buffer.writer.decide(self.items(4, 3))
+        assert _same(before, buffer.state_dict()), (
+            "decide() changed what the policy keeps; that belongs in commit()"
+        )
         good = self.items(4, 3)
         for what, bad in (
             ("an empty batch", good[:0]),
@@ -244,7 +253,8 @@ class _Kit:
             buffer.writer.seed = 0
             batch = self.items(self.capacity, 0).to("cuda:0")
             try:
-                slots = buffer.extend(batch)
+                for _ in range(3):  # also once the memory is full
+                    slots = buffer.extend(batch)
             except Exception as error:
                 raise AssertionError(
                     "decide() fails where items are not on the host; bring what it "

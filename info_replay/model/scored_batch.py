@@ -16,7 +16,7 @@ from info_replay.model.linear_algebra import known_within, plain
 from info_replay.model.memory_posterior import MemoryPosterior
 from info_replay.model.statistics import Rows
 from info_replay.transfer import extremes, to_host
-from info_replay.validation import check_finite_entry, check_labels, check_range
+from info_replay.validation import check_labels, check_range
 
 __all__ = ["Changes", "ScoredBatch"]
 
@@ -159,16 +159,12 @@ class ScoredBatch:
         self._is_checked = True
         memory = self.memory
         limit = memory.largest_feature
-        if memory.num_classes is None:
-            check_finite_entry(self.features, memory.feature_key)
-            check_range(
-                self.targets,
-                memory.target_key,
-                lowest,
-                highest,
-                largest=memory.largest_target,
-            )
-        elif not (lowest >= 0 and highest < memory.num_classes):
+        if memory.num_classes is not None and not (
+            lowest >= 0 and highest < memory.num_classes
+        ):
             (labels,) = to_host(self.targets.flatten())
             check_labels(labels, memory.num_classes, memory.target_key)
         check_range(self.features, memory.feature_key, low, high, largest=limit)
+        if memory.num_classes is None:
+            key, limit = memory.target_key, memory.largest_target
+            check_range(self.targets, key, lowest, highest, largest=limit)

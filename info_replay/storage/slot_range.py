@@ -50,7 +50,8 @@ class SlotRange(Slots):
     def generations_of(self, index: int | Tensor) -> Tensor:
         """How often slots were rewritten; see :meth:`Slots.generations_of`."""
         slots = torch.as_tensor(index)
-        return super().generations_of(torch.where(slots >= 0, slots + self.first, -1))
+        inside = torch.where(slots >= 0, slots + self.first, -1)
+        return self.whole.generations_of(inside)
 
     def save_generations(self) -> Tensor | None:
         """Nothing: those of all slots are saved together."""

@@ -396,6 +396,10 @@ def keep_last(places: NDArray[np.int64]) -> NDArray[np.int64]:
 
     Returns:
         The slots that hold after the whole batch.
+
+    Example:
+        >>> keep_last(np.array([2, 0, -1, 2]))
+        array([-1,  0, -1,  2])
     """
     rows = last_rows(places)
     result = np.full_like(places, -1)

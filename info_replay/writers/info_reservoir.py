@@ -213,7 +213,7 @@ class InfoReservoirWriter(SelectionWriter):
 
     def _score_in_sequence(self, items: ScoredBatch) -> list[NDArray[np.float64]]:
         """What the moments are of, for items of which each is stored."""
-        points = items.candidates().in_sequence()
+        points = items.fetch(*items.candidates().in_sequence())
         return [items.score(criterion, *points) for _, criterion in self._all_moments()]
 
     def _add_to_moments(self, scores: list[NDArray[np.float64]]) -> None:
