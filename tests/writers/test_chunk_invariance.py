@@ -95,13 +95,13 @@ def last_holders(slots: Sequence[int], capacity: int) -> list[int]:
 @pytest.mark.parametrize("name", POLICIES)
 @given(
     capacity=st.integers(1, 30),
-    count=st.integers(1, 150),
+    count=st.integers(1, 70),
     feature_dim=st.integers(3, 20),
     distinct=st.sampled_from([None, None, 5]),
     seed=st.integers(0, 2**62),
     data=st.data(),
 )
-@examples(20)
+@examples(5)
 def test_chunks_of_any_size_are_as_items_one_by_one(
     name, capacity, count, feature_dim, distinct, seed, data
 ):
@@ -122,23 +122,23 @@ def test_chunks_of_any_size_are_as_items_one_by_one(
     assert last_holders(one_by_one, capacity) == kept_ids(single)
 
 
-@pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("feature_dim", [5, 480], ids=["primal", "kernel"])
+@pytest.mark.parametrize("name", ["RS", "WRS", "CBRS", "InfoRS"])
+@pytest.mark.parametrize("feature_dim", [5, 410], ids=["primal", "kernel"])
 def test_a_batch_larger_than_any_block_is_as_small_ones(name, feature_dim):
     stream = with_logits(
-        make_stream(0, 1300, feature_dim=feature_dim, num_classes=CLASSES)
+        make_stream(0, 900, feature_dim=feature_dim, num_classes=CLASSES)
     )
-    at_once, in_parts = (POLICIES[name](300, 1) for _ in range(2))
-    slots = extend_all(at_once, stream, [1300])
-    extend_all(in_parts, stream, [130] * 10)
+    at_once, in_parts = (POLICIES[name](270, 1) for _ in range(2))
+    slots = extend_all(at_once, stream, [900])
+    extend_all(in_parts, stream, [150] * 6)
     check_same(at_once, in_parts)
-    assert last_holders(slots, 300) == kept_ids(at_once)
-    assert sum(item >= 300 for item in kept_ids(at_once)) > 30
+    assert last_holders(slots, 270) == kept_ids(at_once)
+    assert sum(item >= 270 for item in kept_ids(at_once)) > 30
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", ["RS", "WRS", "CBRS", "InfoRS"])
 def test_seeds_decide(name):
-    stream = with_logits(make_stream(3, 500, num_classes=CLASSES))
+    stream = with_logits(make_stream(3, 200, num_classes=CLASSES))
     first, second, other = (POLICIES[name](15, seed) for seed in (1, 1, 2))
     for buffer in (first, second, other):
         buffer.extend(stream.clone())
@@ -146,9 +146,9 @@ def test_seeds_decide(name):
     assert kept_ids(first) != kept_ids(other)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", ["RS", "WRS", "CBRS", "InfoRS"])
 def test_sampling_in_between_leaves_no_trace(name):
-    stream = with_logits(make_stream(4, 200, num_classes=CLASSES))
+    stream = with_logits(make_stream(4, 100, num_classes=CLASSES))
     sampled, left_alone = (POLICIES[name](15, 7) for _ in range(2))
     for part in stream.split(20):
         sampled.extend(part)

@@ -66,7 +66,7 @@ def numbered(count: int, **entries: torch.Tensor) -> TensorDict:
 # -- RS -------------------------------------------------------------------------------
 
 #: Batch size, length of the stream and number of repeats.
-STREAMS = [(1, 40, 300), (10, 100, 1000), (128, 1280, 600), (1000, 3000, 600)]
+STREAMS = [(1, 40, 80), (20, 100, 400), (128, 640, 300)]
 
 
 def frozen_reservoir(
@@ -98,12 +98,12 @@ def test_a_reservoir_that_freezes_its_count_would_be_caught(batch, count, times)
 
 def test_rs_keeps_pairs_as_often_as_any_others():
     # Uniform over sets, not only over items: M (M - 1) / N (N - 1) for each pair.
-    samples = repeat(ReservoirWriter(), 3, numbered(8), 4, 1500)
+    samples = repeat(ReservoirWriter(), 3, numbered(8), 4, 800)
     counts = np.zeros((8, 8))
     for sample in samples:
         counts[np.ix_(sample, sample)] += 1
     pairs = counts[np.triu_indices(8, 1)]
-    assert pairs.sum() == 1500 * 3
+    assert pairs.sum() == 800 * 3
     assert stats.chisquare(pairs).pvalue > 1e-3
 
 
@@ -134,21 +134,14 @@ def weights_within_their_share(count: int, capacity: int) -> NDArray[np.float64]
     return weights
 
 
-@pytest.mark.parametrize("batch", [1, 7, 40])
+@pytest.mark.parametrize("batch", [20, 40])
 def test_wrs_keeps_items_in_proportion_to_their_weights(batch):
     weights = weights_within_their_share(40, capacity=5)
     stream = numbered(40, weight=torch.from_numpy(weights))
-    samples = list(repeat(by_weight(), 5, stream, batch, 1000 if batch > 1 else 250))
+    samples = list(repeat(by_weight(), 5, stream, batch, 500))
     assert p_value(samples, chao(weights, 5)) > 1e-3
     # Not what sampling without weights would give.
     assert p_value(samples, np.full(40, 5 / 40)) < 1e-6
-
-
-@pytest.mark.parametrize("batch", [10, 100])
-def test_wrs_with_constant_weights_is_uniform(batch):
-    stream = numbered(100, weight=torch.full((100,), 0.3))
-    samples = list(repeat(by_weight(), 10, stream, batch, 600))
-    assert p_value(samples, np.full(100, 10 / 100), bins=20) > 1e-3
 
 
 # -- CBRS -----------------------------------------------------------------------------
@@ -165,19 +158,19 @@ def phases(*counts: dict[int, int]) -> torch.Tensor:
 
 
 BALANCED_IN_THE_END: dict[str, Callable[[], torch.Tensor]] = {
-    "at once": lambda: phases({0: 200, 1: 50, 2: 12}),
-    "late": lambda: phases({0: 300}, {1: 300}, {2: 12}),
+    "at once": lambda: phases({0: 100, 1: 50, 2: 12}),
+    "late": lambda: phases({0: 60}, {1: 60}, {2: 12}),
     "while filling": lambda: phases({0: 5, 1: 2}, {0: 3, 2: 12}, {1: 12, 0: 30}),
     "just filled": lambda: phases({0: 20}, {1: 10}, {2: 12}),
     "in turns": lambda: phases(*[{0: 9}, {1: 3}, {2: 2}] * 10),
 }
 
 
-@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("batch", [1, 100])
 @pytest.mark.parametrize("name", BALANCED_IN_THE_END)
 def test_cbrs_holds_all_classes_equally(name, batch):
     labels = BALANCED_IN_THE_END[name]()
-    for capacity in (7, 12, 20, 22):
+    for capacity in (7, 20, 22):
         writer = ClassBalancedReservoirWriter(3)
         buffer = make_buffer(writer, capacity)
         for part in numbered(len(labels), target=labels).split(batch):
@@ -187,7 +180,7 @@ def test_cbrs_holds_all_classes_equally(name, batch):
         assert held.max() - held.min() <= 1
 
 
-@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("batch", [1, 100])
 def test_cbrs_keeps_all_items_of_a_small_class(batch):
     labels = phases({0: 100}, {1: 4, 0: 50}, {2: 100, 0: 20})
     buffer = make_buffer(ClassBalancedReservoirWriter(3), 20)
@@ -198,7 +191,7 @@ def test_cbrs_keeps_all_items_of_a_small_class(batch):
     assert buffer[:]["target"].bincount().tolist() == [8, 4, 8]
 
 
-@pytest.mark.parametrize("batch", [12, 200])
+@pytest.mark.parametrize("batch", [32, 200])
 @pytest.mark.parametrize(
     "labels",
     [
@@ -210,7 +203,7 @@ def test_cbrs_keeps_all_items_of_a_small_class(batch):
 )
 def test_cbrs_is_uniform_within_each_class(labels, batch):
     stream = numbered(len(labels), target=labels)
-    samples = list(repeat(ClassBalancedReservoirWriter(3), 12, stream, batch, 500))
+    samples = list(repeat(ClassBalancedReservoirWriter(3), 12, stream, batch, 200))
     for label in range(3):
         members = (labels == label).nonzero().flatten().numpy()
         ranks = np.full(len(labels), -1)
@@ -219,10 +212,3 @@ def test_cbrs_is_uniform_within_each_class(labels, batch):
         assert all(len(sample) == 4 for sample in kept)
         share = np.full(len(members), 4 / len(members))
         assert p_value(kept, share, bins=len(members) // 2) > 1e-3
-
-
-@pytest.mark.parametrize("batch", [10, 100])
-def test_cbrs_with_one_class_is_uniform_over_the_stream(batch):
-    stream = numbered(100, target=torch.ones(100).long())
-    samples = list(repeat(ClassBalancedReservoirWriter(2), 10, stream, batch, 400))
-    assert p_value(samples, np.full(100, 10 / 100), bins=20) > 1e-3

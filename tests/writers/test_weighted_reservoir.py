@@ -33,13 +33,13 @@ def by_weight() -> WeightedReservoirWriter:
     capacity=st.integers(1, 15),
     weights=st.lists(
         st.one_of(st.floats(0, 10), st.sampled_from([0.0, 1.0, 1000.0])),
-        min_size=30,
-        max_size=150,
+        min_size=20,
+        max_size=100,
     ),
     seed=st.integers(0, 2**62),
     data=st.data(),
 )
-@examples(100)
+@examples(40)
 def test_every_decision_is_that_of_the_algorithm(capacity, weights, seed, data):
     sizes = data.draw(chunkings(len(weights)))
     writer = by_weight()
@@ -55,7 +55,7 @@ def test_every_decision_is_that_of_the_algorithm(capacity, weights, seed, data):
 
 @pytest.mark.parametrize("weight", [1.0, 0.1, 1e-30, 1e30])
 def test_constant_weights_are_reservoir_sampling(weight):
-    items = weighted([weight] * 3000)
+    items = weighted([weight] * 1000)
     plain, writer = ReservoirWriter(), by_weight()
     buffers = make_buffer(plain, 40, seed=5), make_buffer(writer, 40, seed=5)
     for part in items.split(37):
@@ -99,55 +99,32 @@ def test_the_last_of_a_batch_to_be_given_a_slot_has_it():
     assert kept_ids(buffer) == [3]
 
 
-def test_counts_are_of_what_was_offered():
-    buffer = make_buffer(by_weight(), 3)
-    buffer.extend(weighted([1.0] * 10))
-    slot = buffer.add(weighted([0.0])[0])
-    assert slot == -1
-    assert type(slot) is int
-    assert buffer.write_count == buffer.writer.reservoir_count == 11
-
-
-def test_an_emptied_memory_forgets_its_weights():
-    writer = by_weight()
-    buffer = make_buffer(writer, 3)
-    buffer.extend(weighted([5.0] * 10))
-    buffer.empty()
-    assert writer.total_weight == 0
-    assert buffer.extend(weighted([1.0] * 3)).tolist() == [0, 1, 2]
-    assert writer.total_weight == 3
-
-
-@pytest.mark.parametrize(
-    "score",
-    [
-        lambda items: -torch.ones(len(items)),
-        lambda items: torch.full((len(items),), torch.nan),
-        lambda items: torch.full((len(items),), torch.inf),
-        lambda items: torch.ones(len(items), 1),
-        lambda items: torch.ones(len(items) + 1),
-    ],
-    ids=["negative", "nan", "infinite", "column", "length"],
-)
-def test_bad_weights_are_refused_and_leave_no_trace(score):
-    writer, twin = by_weight(), by_weight()
-    buffer, twin_buffer = make_buffer(writer, 5), make_buffer(twin, 5)
+@pytest.mark.parametrize("bad", [-1.0, torch.nan, torch.inf])
+def test_a_bad_weight_is_refused_and_leaves_no_trace(bad):
+    buffer, twin = (make_buffer(by_weight(), 5) for _ in range(2))
     items = weighted([1.0] * 40)
-    buffer.extend(items)
-    twin_buffer.extend(items)
-    good, writer.score = writer.score, score
-    with pytest.raises(ValueError, match="weight"):
-        buffer.extend(items)
-    writer.score = good
-    assert buffer.write_count == writer.reservoir_count == 40
-    assert writer.total_weight == 40
-    assert torch.equal(buffer.extend(items), twin_buffer.extend(items))
-    assert kept_ids(buffer) == kept_ids(twin_buffer)
+    for each in (buffer, twin):
+        each.extend(items)
+    with pytest.raises(ValueError, match=f"not negative, got {bad} for item 2"):
+        buffer.extend(weighted([1.0, 0.0, bad, 1.0]))
+    assert buffer.writer.total_weight == 40
+    assert torch.equal(buffer.extend(items), twin.extend(items))
 
 
-def test_one_bad_weight_is_named():
-    with pytest.raises(ValueError, match=r"-1\.0 for item 2"):
-        make_buffer(by_weight(), 5).extend(weighted([1.0, 0.0, -1.0, 1.0]))
+@pytest.mark.parametrize("shape", [(3, 1), (4,), ()])
+def test_there_must_be_one_weight_per_item(shape):
+    writer = WeightedReservoirWriter(lambda items: torch.ones(shape))
+    with pytest.raises(ValueError, match=r"one weight per item, shape \(3,\), got \("):
+        make_buffer(writer, 5).extend(weighted([1.0] * 3))
+
+
+def test_items_that_a_storage_brings_along_have_their_weights():
+    storage = LazyTensorStorage(3)
+    storage.set(range(3), weighted([1.0, 2.0, 4.0]))
+    writer = by_weight()
+    buffer = TensorDictReplayBuffer(storage=storage, writer=writer)
+    buffer.extend(weighted([0.0]))
+    assert writer.total_weight == 7
 
 
 class TestOutputHessian:
@@ -198,7 +175,7 @@ class TestOutputHessian:
         ],
         ids=["missing", "shape", "type"],
     )
-    def test_refuses_what_are_no_logits(self, entries, error):
+    def test_refuses_what_are_not_logits(self, entries, error):
         items: TensorDictBase = TensorDict(entries, batch_size=[3])
         with pytest.raises(error, match="logits"):
             OutputHessian()(items)
