@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
@@ -17,12 +16,18 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
-from torchrl.data import LazyTensorStorage, Storage, TensorDictReplayBuffer
+from torchrl.data import Storage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler, SliceSampler
 
 from info_replay.model.criteria import Criterion
 from info_replay.model.moments import RunningMoments
 from info_replay.model.posterior import BayesianLinearPosterior
+from info_replay.storage.buffer_parts import (
+    copy_state,
+    make_generator,
+    make_storage,
+    restore_device,
+)
 from info_replay.storage.snapshot import current_snapshot, new_snapshot
 from info_replay.writers.base import SelectionWriter
 from info_replay.writers.hybrid import HybridWriter
@@ -71,9 +76,9 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         generator: torch.Generator | None = None,
         **options: Any,
     ) -> None:
-        storage = _make_storage(capacity, storage, device)
+        storage = make_storage(capacity, storage, device)
         if generator is None:
-            generator = _make_generator(storage)
+            generator = make_generator(storage)
         super().__init__(storage=storage, writer=writer, generator=generator, **options)
 
     def _init(self) -> None:
@@ -99,14 +104,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             self._writer.share_memory_()
 
     def share(self, shared: bool = True) -> SelectiveReplayBuffer:
-        """Let other processes use the buffer; see TorchRL's ``share``.
-
-        Args:
-            shared: whether to share.
-
-        Returns:
-            The buffer.
-        """
+        """Let other processes use the buffer; see TorchRL's ``share``."""
         super().share(shared)
         if shared and getattr(self, "_initialized", False):
             self._writer.share_memory_()
@@ -119,10 +117,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
 
     @property
     def reservoir_count(self) -> int:
-        """Number of items that entered reservoir sampling.
-
-        Of policies without a reservoir, the number of items that were stored.
-        """
+        """Items that entered reservoir sampling or, without one, that were stored."""
         return int(self.writer.reservoir_count)
 
     @property
@@ -228,7 +223,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         """TorchRL's hook after replay: new features first, then priorities.
 
         Args:
-            data: a sample; policies that keep no features ignore them.
+            data: a sample; policies that do not look at features ignore them.
         """
         if self._writer.feature_key is not None:
             with self._replay_lock, self._write_lock:
@@ -246,7 +241,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             unless samples are prefetched: those are tensordicts.
         """
         with self._alone():
-            state: dict[str, Any] = _clone(super().state_dict())
+            state: dict[str, Any] = copy_state(super().state_dict())
             return state
 
     @contextlib.contextmanager
@@ -277,7 +272,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
                 )
         self.writer.check_state(state_dict["_writer"])
         super().load_state_dict(state_dict)
-        self._restore_device()
+        restore_device(self._storage)
 
     def dumps(self, path: str | Path) -> None:
         """Save to a folder, atomically: what was saved there stays until it is done.
@@ -301,28 +296,16 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         with current_snapshot(path) as snapshot:
             self.writer.check_state(self.writer.read_state(snapshot / "writer"))
             super().loads(snapshot)
-        self._restore_device()
+        restore_device(self._storage)
 
     def __getstate__(self) -> dict[str, Any]:
-        """TorchRL's, with the generator's state kept alive until a child has it.
-
-        TorchRL puts that state into a tensor which is gone before a child process has
-        opened its memory.
-        """
+        """TorchRL's, with the generator's state kept alive until a child has it."""
+        # TorchRL puts it into a tensor that is gone before a child has opened it.
         state: dict[str, Any] = super().__getstate__()
         state.pop("_sent_generator", None)
         if get_spawning_popen() is not None:
             self._sent_generator = state.get("_rng")
         return state
-
-    def _restore_device(self) -> None:
-        """Move what TorchRL restored on the saved device to the storage's own."""
-        storage = self._storage
-        content, device = storage._storage, storage.device
-        if content is None or device == "auto" or content.is_memmap():
-            return
-        if any(leaf.device != device for leaf in content.values(True, True)):
-            storage._storage = content.to(device)
 
 
 class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
@@ -337,8 +320,6 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
 
     Args:
         capacity: number of slots; may be left out if ``storage`` is given.
-        storage: a tensor storage, ``LazyTensorStorage(capacity, device=device)`` by
-            default.
         criterion: what "informative" means, ``MIC(eta=1.0)`` by default.
         gamma: ``gamma_i`` of the paper, deviations above the mean.
         noise: ``sigma`` of the paper's Bayesian model.
@@ -353,10 +334,8 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
         recent: slots for the most recent items, which are selected among when they are
             no longer that: a number, or a share of the capacity; ``None`` for none. See
             :class:`HybridWriter`.
-        device: of the default storage.
-        generator: for sampling; it also seeds the decisions.
-        **options: of ``TensorDictReplayBuffer``: sampler, batch_size, prefetch,
-            transform, ...
+        **options: of :class:`SelectiveReplayBuffer` and ``TensorDictReplayBuffer``:
+            storage, device, generator, sampler, batch_size, prefetch, transform, ...
 
     Example:
         >>> import torch
@@ -385,7 +364,6 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
         self,
         capacity: int | None = None,
         *,
-        storage: Storage | Callable[[], Storage] | None = None,
         criterion: Criterion | None = None,
         gamma: float = 0.0,
         noise: float = 0.3,
@@ -396,8 +374,6 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
         decay: float | None = None,
         dtype: torch.dtype = torch.float64,
         recent: int | float | None = None,
-        device: torch.device | str | None = None,
-        generator: torch.Generator | None = None,
         **options: Any,
     ) -> None:
         if "writer" in options:
@@ -416,67 +392,5 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
             decay=decay,
             dtype=dtype,
         )
-        super().__init__(
-            capacity,
-            storage=storage,
-            writer=writer if recent is None else HybridWriter(writer, recent),
-            device=device,
-            generator=generator,
-            **options,
-        )
-
-
-def _make_storage(
-    capacity: int | None,
-    storage: Storage | Callable[[], Storage] | None,
-    device: torch.device | str | None,
-) -> Storage | Callable[[], Storage]:
-    """The storage that was given, or a new one; checks that both sizes agree."""
-    if capacity is not None and (
-        isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1
-    ):
-        raise ValueError(
-            f"capacity must be a whole number of at least 1, got {capacity!r}"
-        )
-    if storage is None:
-        if capacity is None:
-            raise ValueError("give a capacity or a storage")
-        return LazyTensorStorage(capacity, device=device or "cpu")
-    if device is not None:
-        raise ValueError(
-            "device is that of the default storage; give it to your own storage instead"
-        )
-    if isinstance(storage, Storage) and capacity not in (None, storage.max_size):
-        raise ValueError(
-            f"capacity={capacity} does not agree with a storage of "
-            f"max_size={storage.max_size}"
-        )
-    return storage
-
-
-def _make_generator(
-    storage: Storage | Callable[[], Storage],
-) -> torch.Generator | None:
-    """A generator on the storage's device, so that saved samples can be continued."""
-    device = torch.device(
-        "cpu" if getattr(storage, "device", None) in (None, "auto") else storage.device  # type: ignore[union-attr]
-    )
-    if device.type == "cuda" and not torch.cuda.is_available():
-        return None
-    generator = torch.Generator(device=device)
-    generator.manual_seed(int(torch.randint(2**63 - 1, ())))
-    return generator
-
-
-def _clone(value: Any) -> Any:
-    """Copy the tensors in nested containers."""
-    if isinstance(value, Tensor):
-        return value.clone()
-    if isinstance(value, dict):
-        twin = copy.copy(value)  # tensordict keeps shapes in an attribute of the dict
-        for key, entry in value.items():
-            twin[key] = _clone(entry)
-        return twin
-    if type(value) in (list, tuple):
-        return type(value)(map(_clone, value))
-    return value
+        ringed = writer if recent is None else HybridWriter(writer, recent)
+        super().__init__(capacity, writer=ringed, **options)

@@ -16,7 +16,8 @@ All of them work alone, ``TensorDictReplayBuffer(storage=..., writer=...)``; wha
 share is :class:`SelectionWriter`.
 """
 
-from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.decision import Decision
+from info_replay.writers.base import SelectionWriter
 from info_replay.writers.class_balanced_reservoir import ClassBalancedReservoirWriter
 from info_replay.writers.coreset import CoresetWriter
 from info_replay.writers.feature_cluster import FeatureClusterWriter

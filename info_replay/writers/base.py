@@ -1,4 +1,4 @@
-"""The contract of selection policies: :class:`Decision` and :class:`SelectionWriter`.
+"""The contract of selection policies: :class:`SelectionWriter`.
 
 A policy only decides; checking, writing, counting, saving and sharing are done here,
 once.
@@ -7,9 +7,7 @@ once.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,6 +16,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.decision import Decision, Places
 from info_replay.random_stream import RandomStream
 from info_replay.shared_state import PerSlot
 from info_replay.storage.stateful_writer import (
@@ -34,141 +33,7 @@ from info_replay.storage.write_back import read_write_back
 
 __all__ = ["Decision", "Places", "SelectionWriter"]
 
-#: Slots, or rows of a batch.
-Places = NDArray[np.int64]
-
 _NOWHERE = nullcontext()
-
-
-def _nothing() -> None:
-    """What is to be done where nothing is kept."""
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Where the items of a batch go; nothing is changed until it is carried out.
-
-    A memory has no gaps: its items are always in the first slots. So items that are
-    stored while there is room get the next free slots, and where items leave without
-    others in their places the rest must close the gaps: see :meth:`compacting`.
-
-    Args:
-        slots: the slot of each item, int64 of shape ``(n,)``, -1 where it is not kept.
-        commit: called once all is written. What the policy keeps is changed there and
-            nowhere else, so a refused batch leaves no trace.
-        moves: slots whose items are copied to other slots before items are written,
-            and the slots that they are copied to.
-        size: number of slots in use afterwards, if it is to be smaller than before.
-
-    Example:
-        >>> import numpy as np
-        >>> Decision(np.array([0, -1, 1])).slots
-        array([ 0, -1,  1])
-    """
-
-    slots: Places
-    commit: Callable[[], None] = _nothing
-    moves: tuple[Places, Places] | None = None
-    size: int | None = None
-
-    @classmethod
-    def compacting(
-        cls, kept: Places, rows: Places, count: int, commit: Callable[[], None]
-    ) -> Decision:
-        """From now on the memory is some of its items and some of the batch.
-
-        Items stay where they are unless they have to close a gap.
-
-        Args:
-            kept: slots whose items stay, all different.
-            rows: rows of the batch that come in, all different.
-            count: number of items in the batch.
-            commit: called once all is written; declared per-slot numbers have moved
-                with their items by then.
-
-        Returns:
-            The decision.
-
-        Example:
-            >>> import numpy as np
-            >>> kept, rows = np.array([0, 2, 5]), np.array([7])
-            >>> decision = Decision.compacting(kept, rows, 8, lambda: None)
-            >>> decision.moves, decision.slots[7]
-            ((array([5]), array([1])), np.int64(3))
-        """
-        size = len(kept) + len(rows)
-        free = np.setdiff1d(np.arange(size), kept)
-        sources = np.sort(kept[kept >= size])
-        slots = np.full(count, -1)
-        slots[rows] = free[len(sources) :]
-        return cls(slots, commit, (sources, free[: len(sources)]), size)
-
-    def check(self, count: int, size: int, capacity: int) -> None:
-        """Raise if the decision cannot be carried out.
-
-        Args:
-            count: number of items in the batch.
-            size: number of slots in use.
-            capacity: number of slots.
-
-        Raises:
-            TypeError: if the slots are not an array of whole numbers.
-            ValueError: if they are too few or too many, out of range, given twice, or
-                would leave a gap.
-        """
-        slots = self.slots
-        if not isinstance(slots, np.ndarray) or slots.dtype != np.int64:
-            found = getattr(slots, "dtype", "no dtype")
-            raise TypeError(
-                "slots must be a NumPy array of int64, got a "
-                f"{type(slots).__name__} of {found}"
-            )
-        if slots.shape != (count,):
-            raise ValueError(
-                f"there must be one slot per item, shape ({count},), got {slots.shape}"
-            )
-        used = slots[slots >= 0]
-        if self.moves is not None:
-            used = np.concatenate([used, self.moves[1]])
-        if not used.size and (slots == -1).all():
-            return
-        used.sort()
-        if slots.min() < -1 or used[-1] >= capacity:
-            wrong = slots[(slots < -1) | (slots >= capacity)]
-            raise ValueError(
-                f"slots must be from 0 to {capacity - 1}, or -1, got {wrong.tolist()}"
-            )
-        twice = used[1:] == used[:-1]
-        if twice.any():
-            raise ValueError(f"slot {used[1:][twice][0]} was given to several items")
-        new = used[used.searchsorted(size) :]
-        if new.size and new[-1] != size + new.size - 1:
-            raise ValueError(
-                f"free slots must be used from slot {size} on without a gap, got "
-                f"{new.tolist()}"
-            )
-
-    def follow(self, slots: Places) -> Places:
-        """Where items are after this decision, -1 for those that are gone.
-
-        Args:
-            slots: where they were before, -1 for those that were gone.
-        """
-        written = self.slots[self.slots >= 0]
-        if self.moves is None:
-            return np.where(np.isin(slots, written), -1, slots)
-        sources, destinations = self.moves
-        gone = np.isin(slots, np.concatenate([written, destinations]))
-        if self.size is not None:
-            gone |= slots >= self.size
-        after = np.where(gone, -1, slots)
-        if sources.size:
-            order = sources.argsort()
-            ordered = sources[order]
-            place = ordered.searchsorted(slots).clip(max=ordered.size - 1)
-            moved = ordered[place] == slots
-            after[moved] = destinations[order][place[moved]]
-        return after
 
 
 class SelectionWriter(StatefulWriter):
@@ -194,6 +59,7 @@ class SelectionWriter(StatefulWriter):
         >>> import numpy as np
         >>> import torch
         >>> from tensordict import TensorDict
+        >>> from info_replay import Decision
         >>> class FirstComeWriter(SelectionWriter):
         ...     '''Keeps the first items.'''
         ...
@@ -342,15 +208,7 @@ class SelectionWriter(StatefulWriter):
         slots, count = self.slots, len(batch)
         size = len(slots)
         decision = self.decide(batch)
-        if not isinstance(decision, Decision):
-            raise TypeError(
-                f"{type(self).__name__}.decide() must return a Decision, got "
-                f"{decision!r}"
-            )
-        try:
-            decision.check(count, size, slots.capacity)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{type(self).__name__}.decide(): {error}") from None
+        self.check_decision(decision, count)
         if decision.moves is not None:
             slots.move(*decision.moves)
         rows = (decision.slots >= 0).nonzero()[0]
@@ -364,6 +222,47 @@ class SelectionWriter(StatefulWriter):
         if not size and rows.size:
             self.prepare(batch)
         return decision
+
+    def check_decision(self, decision: Decision, count: int) -> None:
+        """Raise if a decision about some items cannot be carried out.
+
+        Raises:
+            TypeError: if it is not a decision, or slots are not an array of int64.
+            ValueError: if there are too few or too many slots, or they are out of
+                range, given twice, or would leave a gap.
+        """
+        who = f"{type(self).__name__}.decide()"
+        if not isinstance(decision, Decision):
+            raise TypeError(f"{who} must return a Decision, got {decision!r}")
+        slots, size, capacity = decision.slots, len(self.slots), self.slots.capacity
+        if not isinstance(slots, np.ndarray) or slots.dtype != np.int64:
+            found = f"{type(slots).__name__} of {getattr(slots, 'dtype', 'no dtype')}"
+            raise TypeError(f"{who} must give a NumPy array of int64, got a {found}")
+        if slots.shape != (count,):
+            raise ValueError(
+                f"{who} must give one slot per item, shape ({count},), got "
+                f"{slots.shape}"
+            )
+        used = slots[slots >= 0]
+        if decision.moves is not None:
+            used = np.concatenate([used, decision.moves[1]])
+        if not used.size and (slots == -1).all():
+            return
+        used.sort()
+        if slots.min() < -1 or used[-1] >= capacity:
+            wrong = slots[(slots < -1) | (slots >= capacity)].tolist()
+            raise ValueError(
+                f"{who} must give slots from 0 to {capacity - 1}, or -1, got {wrong}"
+            )
+        twice = used[1:] == used[:-1]
+        if twice.any():
+            raise ValueError(f"{who} gave slot {used[1:][twice][0]} to several items")
+        new = used[used.searchsorted(size) :]
+        if new.size and new[-1] != size + new.size - 1:
+            raise ValueError(
+                f"{who} must use free slots from slot {size} on without a gap, got "
+                f"{new.tolist()}"
+            )
 
     def _move_state(self, decision: Decision, before: int) -> None:
         """Let per-slot numbers follow their items."""

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 
+from info_replay.decision import Decision
 from info_replay.registry import register_policy
 from info_replay.transfer import to_host
 from info_replay.validation import check_count, check_labels, read_labels
-from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["ClassBalancedReservoirWriter"]
 

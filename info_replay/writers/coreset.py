@@ -14,6 +14,7 @@ from torch import Tensor
 
 from info_replay.coreset.kernels import ReLUTangentKernel
 from info_replay.coreset.selection import merge_index, select_coreset
+from info_replay.decision import Decision, Places
 from info_replay.registry import register_policy
 from info_replay.storage.slots import Slots
 from info_replay.transfer import to_host
@@ -24,7 +25,7 @@ from info_replay.validation import (
     check_positive,
     read_labels,
 )
-from info_replay.writers.base import Decision, Places, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["CoresetWriter"]
 

@@ -9,10 +9,11 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.decision import Decision
 from info_replay.registry import register_policy
 from info_replay.transfer import extremes, to_host
 from info_replay.validation import check_range, read_features
-from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["FeatureClusterWriter"]
 

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from info_replay.decision import Decision
 from info_replay.random_stream import generator_of
 from info_replay.registry import register_policy
 from info_replay.storage.slots import BOOKKEEPING_KEYS
 from info_replay.transfer import to_host
 from info_replay.validation import check_count
-from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["GradientGreedyWriter"]
 

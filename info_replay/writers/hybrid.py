@@ -10,10 +10,11 @@ import torch
 from tensordict import TensorDictBase
 from torch import Tensor
 
+from info_replay.decision import Decision, Places
 from info_replay.storage.slot_range import SlotRange
 from info_replay.storage.slots import Slots
 from info_replay.validation import check_count
-from info_replay.writers.base import Decision, Places, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["HybridWriter"]
 
@@ -152,7 +153,7 @@ class HybridWriter(SelectionWriter):
             old = min(leaving, held)
             new = leaving - old
             inner = selection.decide(self._leaving(oldest, old, batch, new))
-            inner.check(leaving, len(selection.slots), selection.slots.capacity)
+            selection.check_decision(inner, leaving)
             after = np.where(inner.slots >= 0, ring + inner.slots, -1)
             slots[:new] = after[old:]
             moving = np.flatnonzero(after[:old] >= 0)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.decision import Decision
 from info_replay.model.candidates import CandidateBatch
 from info_replay.model.criteria import (
     ArrayCriterion,
@@ -22,7 +23,6 @@ from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import Assignment
 from info_replay.registry import register_policy
 from info_replay.validation import check_finite
-from info_replay.writers.base import Decision
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["InfoGreedyWriter"]

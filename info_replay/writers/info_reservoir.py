@@ -14,6 +14,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.decision import Decision, Places
 from info_replay.model.criteria import MIC, Criterion
 from info_replay.model.memory_posterior import MemoryPosterior
 from info_replay.model.moments import RunningMoments
@@ -29,7 +30,7 @@ from info_replay.validation import (
     read_labels,
     read_regression_targets,
 )
-from info_replay.writers.base import Decision, Places, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["InfoReservoirWriter"]
 

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tensordict import TensorDictBase
 
+from info_replay.decision import Decision
 from info_replay.random_stream import generator_of
-from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["TaskTimingWriter"]
 

@@ -12,10 +12,11 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.decision import Decision
 from info_replay.registry import register_policy
 from info_replay.storage.slots import keep_last
 from info_replay.transfer import to_host
-from info_replay.writers.base import Decision, SelectionWriter
+from info_replay.writers.base import SelectionWriter
 
 __all__ = ["OutputHessian", "WeightedReservoirWriter"]
 
