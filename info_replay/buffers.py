@@ -154,6 +154,10 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Returns:
             Its slot, -1 if it was not kept.
         """
+        if not isinstance(data, TensorDictBase):
+            raise TypeError(
+                f"expected an item as a TensorDict, got {type(data).__name__}"
+            )
         data = self.transform.inv(data)
         if data is None:
             return -1

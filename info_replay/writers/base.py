@@ -245,14 +245,24 @@ class SelectionWriter(StatefulWriter):
             )
         used = slots[slots >= 0]
         if decision.moves is not None:
-            used = np.concatenate([used, decision.moves[1]])
+            sources, destinations = decision.moves
+            if len(sources) != len(destinations) or (
+                len(sources) and not 0 <= sources.min() <= sources.max() < size
+            ):
+                raise ValueError(
+                    f"{who} must move items of the {size} slots in use, each to one "
+                    f"slot, got moves from {sources.tolist()} to "
+                    f"{destinations.tolist()}"
+                )
+            used = np.concatenate([used, destinations])
         if not used.size and (slots == -1).all():
             return
         used.sort()
-        if slots.min() < -1 or used[-1] >= capacity:
-            wrong = slots[(slots < -1) | (slots >= capacity)].tolist()
+        most = capacity if decision.size is None else decision.size
+        if slots.min() < -1 or (used.size and not 0 <= used[0] <= used[-1] < most):
+            wrong = [slot for slot in (*slots, *used) if not -1 <= slot < most]
             raise ValueError(
-                f"{who} must give slots from 0 to {capacity - 1}, or -1, got {wrong}"
+                f"{who} must give slots from 0 to {most - 1}, or -1, got {wrong[0]}"
             )
         twice = used[1:] == used[:-1]
         if twice.any():
