@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +19,6 @@ from torchrl.data import (
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 
 from info_replay import (
-    BayesianLinearPosterior,
     ClassBalancedReservoirWriter,
     CoresetWriter,
     FeatureClusterWriter,
@@ -36,6 +33,7 @@ from info_replay import (
     WeightedReservoirWriter,
     make_replay_buffer,
 )
+from info_replay.model.memory_posterior import MemoryPosterior
 
 from .reference import chunkings, examples, extend_all, kept_ids, make_stream
 
@@ -109,8 +107,8 @@ class Reference:
         slots = [-1] * len(batch)
         if leaving:
             items = torch.stack([item for _, item in leaving])
-            fates = self.memory.extend(items).tolist()
-            for (number, _), slot in zip(leaving, fates, strict=True):
+            outcomes = self.memory.extend(items).tolist()
+            for (number, _), slot in zip(leaving, outcomes, strict=True):
                 if number >= first and slot >= 0:
                     slots[number - first] = self.recent + slot
         for number, _ in self.queue:
@@ -151,11 +149,11 @@ class Reference:
 @given(
     recent=st.integers(1, 12),
     selected=st.integers(1, 12),
-    count=st.integers(1, 80),
+    count=st.integers(1, 60),
     seed=st.integers(0, 2**32),
     data=st.data(),
 )
-@examples(10)
+@examples(8)
 def test_it_is_a_queue_and_a_memory_of_what_left_it(
     name, recent, selected, count, seed, data
 ):
@@ -170,8 +168,11 @@ def test_it_is_a_queue_and_a_memory_of_what_left_it(
     assert hybrid.reservoir_count == reference.memory.reservoir_count
 
 
-@pytest.mark.parametrize("storage", [LazyTensorStorage, LazyMemmapStorage])
-@pytest.mark.parametrize("feature_dim", [5, 30], ids=["primal", "kernel"])
+@pytest.mark.parametrize(
+    ("feature_dim", "storage"),
+    [(5, LazyTensorStorage), (30, LazyMemmapStorage)],
+    ids=["primal", "kernel"],
+)
 @pytest.mark.parametrize("name", ["InfoGS", "InfoRS"])
 def test_items_leave_the_ring_with_the_features_that_replay_gave_them(
     name, feature_dim, storage
@@ -199,12 +200,12 @@ def test_items_leave_the_ring_with_the_features_that_replay_gave_them(
 @given(
     recent=st.integers(1, 12),
     selected=st.integers(1, 12),
-    count=st.integers(1, 100),
+    count=st.integers(1, 60),
     distinct=st.sampled_from([None, 5]),
     seed=st.integers(0, 2**32),
     data=st.data(),
 )
-@examples(8)
+@examples(5)
 def test_chunks_of_any_size_are_as_items_one_by_one(
     name, recent, selected, count, distinct, seed, data
 ):
@@ -262,25 +263,21 @@ def test_what_leaves_the_ring_side_by_side_is_offered_without_a_copy():
 
 
 @pytest.mark.parametrize("storage", [LazyTensorStorage, LazyMemmapStorage])
-@pytest.mark.parametrize("capacity", [20, 40], ids=["rows-kept", "rows-read"])
-def test_writes_to_the_ring_do_not_make_the_posterior_start_again(
-    capacity, storage, monkeypatch
-):
-    buffer = hybrid_of("InfoRS", capacity, 8, storage)
+def test_writes_to_the_ring_do_not_make_the_posterior_start_again(storage, monkeypatch):
+    buffer = hybrid_of("InfoRS", 40, 8, storage)
     stream = stream_of(200, feature_dim=8)
     buffer.extend(stream[:100])
     _ = buffer.posterior
     restarts = []
-    restart = BayesianLinearPosterior.restart
+    rebuild = MemoryPosterior.rebuild
     monkeypatch.setattr(
-        BayesianLinearPosterior,
-        "restart",
-        lambda self, *args: restarts.append(1) or restart(self, *args),
+        MemoryPosterior,
+        "rebuild",
+        lambda self: restarts.append(1) or rebuild(self),
     )
     for batch in stream[100:].split(3):
         buffer.extend(batch)
-        sample = sample_of(buffer, [0, 5, 9])
-        buffer.update_tensordict_priority(sample)
+        buffer.update_tensordict_priority(sample_of(buffer, [0, 5, 9]))
     _ = buffer.posterior
     assert restarts == []
 
@@ -295,7 +292,7 @@ def check_posterior(buffer: SelectiveReplayBuffer, recent: int) -> None:
 
 
 @pytest.mark.parametrize("slot", [1, 6], ids=["in-the-ring", "selected"])
-@pytest.mark.parametrize("age", [100, 101, 103])
+@pytest.mark.parametrize("age", [100, 103])
 def test_items_that_others_write_are_noticed(age, slot):
     buffer = hybrid_of("InfoRS", 12, 4)
     stream = stream_of(200, feature_dim=8)
@@ -303,7 +300,7 @@ def test_items_that_others_write_are_noticed(age, slot):
     check_posterior(buffer, 4)
     buffer[slot] = stream_of(200, seed=5, feature_dim=8)[150]
     check_posterior(buffer, 4)
-    for batch in stream[age : age + 40].split(3):
+    for batch in stream[age : age + 15].split(3):
         buffer.extend(batch)
         buffer[slot] = stream_of(200, seed=5, feature_dim=8)[150]
         check_posterior(buffer, 4)
@@ -512,43 +509,9 @@ def test_a_memory_with_another_ring_or_selection_is_refused():
         hybrid_of("WRS", 12, 4).load_state_dict(state)
     with pytest.raises(ValueError, match="'HybridWriter' .*'ReservoirWriter'"):
         buffer_of(ReservoirWriter(), 12).load_state_dict(state)
-    state["_writer"].pop("policy")
+    state["_writer"]["state"]["selection"].pop("settings")
     with pytest.raises(ValueError, match="not the state of a ReservoirWriter"):
         hybrid_of("RS", 12, 4).load_state_dict(state)
-
-
-# -- going on -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", ["state_dict", "deepcopy", "pickle"])
-@pytest.mark.parametrize("age", [2, 7, 41])
-@for_each_selection
-def test_a_restored_memory_goes_on_from_the_same_place_of_the_ring(name, age, way):
-    buffer = hybrid_of(name, 12, 5)
-    stream = stream_of(90)
-    buffer.extend(stream[:age])
-    if way == "state_dict":
-        twin = hybrid_of(name, 12, 5)
-        twin.extend(stream_of(33, 8))
-        twin.load_state_dict(buffer.state_dict())
-    elif way == "deepcopy":
-        twin = copy.deepcopy(buffer)
-    else:
-        twin = pickle.loads(pickle.dumps(buffer))
-    for batch in stream[age:].split(4):
-        assert torch.equal(buffer.extend(batch.clone()), twin.extend(batch.clone()))
-    assert kept_ids(buffer) == kept_ids(twin)
-
-
-@for_each_selection
-def test_an_emptied_memory_fills_again_like_a_new_one(name):
-    buffer, new = (hybrid_of(name, 12, 5) for _ in range(2))
-    buffer.extend(stream_of(33, 8))
-    buffer.empty()
-    assert (len(buffer), buffer.write_count, buffer.reservoir_count) == (0, 0, 0)
-    for item in stream_of(12).unbind(0):
-        assert buffer.add(item.clone()) == new.add(item.clone())
-    assert kept_ids(buffer) == kept_ids(new)
 
 
 # -- entry points ---------------------------------------------------------------------
