@@ -148,7 +148,7 @@ def _limited(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 def _sequences(env: GymWrapper) -> list[gymnasium.Env[Any, Any]]:
     """The copies in a TorchRL environment, if they are sequences of tasks."""
-    copies: list[gymnasium.Env[Any, Any]] = env._env.envs
+    copies: list[gymnasium.Env[Any, Any]] = env.envs
     return [copy for copy in copies if isinstance(copy.unwrapped, TaskSequenceEnv)]
 
 

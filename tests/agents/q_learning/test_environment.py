@@ -165,7 +165,7 @@ def test_other_observations_than_vectors_and_images_are_refused(
 
 
 def lengths_of(env: Any) -> list[tuple[int, ...]]:
-    return [copy.unwrapped.lengths for copy in env._env.envs]
+    return [copy.unwrapped.lengths for copy in env.envs]
 
 
 def test_copies_share_the_lengths() -> None:

@@ -10,13 +10,14 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from agents.dqn import DQNAgent
+from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.engine import LocalEngine, make_engine
+from agents.q_learning.engine import make_engine
 from agents.q_learning.features import TransitionFeatures
+from agents.q_learning.local_engine import LocalEngine
 from agents.q_learning.ray_collector import RemoteCollector
-from agents.q_learning.ray_memory import _buffer_parts, load_memory, save_memory
-from tests.agents.helpers import assert_same_state
+from agents.q_learning.ray_memory import buffer_parts, load_memory, save_memory
+from tests.agents.supervised.helpers import assert_same_state
 
 
 def small(**chosen: Any) -> DQNConfig:
@@ -117,7 +118,7 @@ class TestCollectedFrames:
 class TestTasksOfASequence:
     def test_are_shared_among_all_copies_of_all_collectors(self) -> None:
         collector = RemoteCollector(small(collectors=4), 0)
-        copies = collector.env._env.envs
+        copies = collector.env.envs
         assert [copy.unwrapped.lengths for copy in copies] == [(50, 50)] * 2
 
     @pytest.mark.parametrize(("frames", "task"), [(0, 0), (2 * 80, 0), (2 * 160, 1)])
@@ -156,7 +157,7 @@ class TestCheckpoints:
         memory = self._make(config)
         memory.extend(self._frames(0))
         save_memory(memory, tmp_path)
-        monkeypatch.setattr(memory._writer, "dumps", lambda path: 1 / 0)
+        monkeypatch.setattr(memory.writer, "dumps", lambda path: 1 / 0)
         memory.extend(self._frames(1))
         with pytest.raises(ZeroDivisionError):
             save_memory(memory, tmp_path)
@@ -178,7 +179,7 @@ class TestCheckpoints:
         return state
 
     def _make(self, config: DQNConfig) -> Any:
-        kind, options = _buffer_parts(config)
+        kind, options = buffer_parts(config)
         return kind(delayed_init=False, **options)  # as RayReplayBuffer does
 
     def _frames(self, value: float) -> TensorDict:

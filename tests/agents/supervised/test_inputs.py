@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from agents.inputs import augment, scale
+from agents.supervised.inputs import augment, scale
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torchvision.models import resnet18
 
-from agents.networks import NETWORKS, make_network
+from agents.supervised.networks import NETWORKS, make_network
 
 SHAPES = {"fc": (1, 8, 8), "resnet18": (3, 32, 32)}
 

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import chisquare
 from tensordict import TensorDict
 
-from agents.samplers import SubsetSampler
+from agents.supervised.samplers import SubsetSampler
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from agents.metrics import (
+from agents.supervised.metrics import (
     average_score,
     backward_transfer,
     class_variance,

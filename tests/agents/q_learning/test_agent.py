@@ -21,8 +21,7 @@ from torchrl.modules import EGreedyModule
 from torchrl.objectives import DQNLoss, SoftUpdate
 from torchrl.trainers.algorithms.dqn import DQNTrainer
 
-import agents.dqn
-from agents.dqn import DQNAgent
+import agents.q_learning.agent
 from agents.q_learning import (
     DQNConfig,
     FeatureDQNLoss,
@@ -30,6 +29,7 @@ from agents.q_learning import (
     TransitionFeatures,
     make_q_network,
 )
+from agents.q_learning.agent import DQNAgent
 from agents.q_learning.environment import make_torchrl_env
 from info_replay import MIC, InfoReservoirReplayBuffer
 from tests.agents.q_learning.helpers import (
@@ -473,7 +473,7 @@ def _on_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return network
 
     with monkeypatch.context() as patch:
-        patch.setattr(agents.dqn, "make_q_network", make)
+        patch.setattr(agents.q_learning.agent, "make_q_network", make)
         patch.setattr(Tensor, "is_set_to", lambda one, two: one is two)
         patch.setattr(Tensor, "backward", make_up_gradients)
         yield
@@ -500,9 +500,8 @@ def test_the_whole_step_stays_on_the_device(
             gateway = Gateway(reads=reads)
             agent = learner_steps(env, GPU, target, gateway, hidden=hidden)
     assert reads.log == []
-    content = agent.memory.storage._storage
     tensors = [
-        *content.values(True, True),
+        *agent.memory.storage[:].values(True, True),
         *agent.loss.parameters(),
         *agent.loss.buffers(),
         *agent.exploration.buffers(),
