@@ -73,15 +73,13 @@ def first_lines(registry: Registry[Any]) -> dict[str, str]:
     """
     found = {}
     for name in registry:
-        entry, given = registry.get(name), ""
+        entry: Any = registry.get(name)
+        given = ""
         if isinstance(entry, functools.partial):
-            entry, given = entry.func, _format_keywords(entry)
+            given = "".join(f" {key}={value}." for key, value in entry.keywords.items())
+            entry = entry.func
         found[name] = (inspect.getdoc(entry) or "").partition("\n")[0] + given
     return found
-
-
-def _format_keywords(entry: functools.partial[Any]) -> str:
-    return "".join(f" {name}={value!r}." for name, value in entry.keywords.items())
 
 
 def format_lists(lists: dict[str, dict[str, str]]) -> str:

@@ -43,13 +43,13 @@ def main() -> None:
                     features, F.one_hot(labels, 10)
                 )
                 point = {"noise": config.noise, "num_outputs": 10}
-                learnt = learnability(batch.leverage, batch.squared_error, **point)
+                learned = learnability(batch.leverage, batch.squared_error, **point)
                 scores = MIC()(batch.leverage, batch.squared_error, **point)
                 found = {
                     "policy": policy,
                     "step": step,
                     "labels": labels.unique().tolist(),
-                    "learnability": [float(learnt.mean()), float(learnt.max())],
+                    "learnability": [float(learned.mean()), float(learned.max())],
                     "criterion": float(scores.mean()),
                     "criterion_threshold": writer.moments.mean,
                 }

@@ -40,8 +40,8 @@ def environment_id(config: DQNConfig) -> str:
         config: the settings; those of this package may be given by their short names.
 
     Raises:
-        ValueError: if there is no such environment, or it is no sequence of tasks and
-            has lengths.
+        ValueError: if there is no such environment, or it has lengths but is not a
+            sequence of tasks.
     """
     own = ", ".join(SHORT_NAMES)
     name = SHORT_NAMES.get(config.env, config.env)
@@ -60,7 +60,7 @@ def environment_id(config: DQNConfig) -> str:
     if config.lengths is not None:
         raise ValueError(
             f"lengths are those of a sequence of tasks ({own}): env {config.env!r} is "
-            "none"
+            "not one"
         )
     return name
 

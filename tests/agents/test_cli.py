@@ -84,7 +84,7 @@ def test_a_wrong_option_gets_one_line_and_leaves_no_folder(
         ("--engine slurm", "engine must be one of local, ray, got 'slurm'"),
         ("--env CartPol-v1", "env must be one of Continual.*got 'CartPol-v1'"),
         ("--env gone:CartPole-v1", "No module named 'gone'"),
-        ("--env CartPole-v1", "lengths .* env 'CartPole-v1' is none"),
+        ("--env CartPole-v1", "lengths .* env 'CartPole-v1' is not one"),
         ("--lengths 24,1", "each at least 2, .* got '24,1'"),
         ("--num-envs 3", "frames_per_batch must be a multiple of num_envs=3"),
         ("--tau nan", "tau must be a finite number, got nan"),

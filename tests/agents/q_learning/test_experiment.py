@@ -156,7 +156,7 @@ def event(tasks: list[int], *returns: float) -> dict[str, Any]:
     return {"tasks": tasks, "returns": list(returns)}
 
 
-def test_a_sequence_is_summarised_by_old_and_current_tasks() -> None:
+def test_a_sequence_is_summarized_by_old_and_current_tasks() -> None:
     summary = summarize(
         [
             event([0, 0], 100, 9, 8),
@@ -183,7 +183,7 @@ def test_a_sequence_that_never_reached_its_last_task_says_so() -> None:
     assert summary["old_end"] == 30
 
 
-def test_a_single_task_is_summarised_by_its_returns() -> None:
+def test_a_single_task_is_summarized_by_its_returns() -> None:
     assert summarize([event([], 10), event([], 40)]) == {"end": 40, "mean": 25}
     assert all(type(value) is float for value in summarize([event([], 1)]).values())
 

@@ -70,7 +70,7 @@ def test_infors_is_that_of_the_settings() -> None:
     assert settings["capacity"] == 24
 
 
-def test_infors_looks_at_standardised_targets() -> None:
+def test_infors_looks_at_standardized_targets() -> None:
     memory = make("infors", capacity=200)
     # The last acts first on what is written.
     kinds = [type(part) for part in memory.transform]

@@ -147,7 +147,7 @@ class TestADeadCollector:
 
 
 class TestADeadBuffer:
-    def test_comes_back_to_the_bit_as_it_was_saved(self, memory: RayMemory) -> None:
+    def test_comes_back_bit_for_bit_as_it_was_saved(self, memory: RayMemory) -> None:
         batches = frames_of(memory.config, 12)
         for batch in batches[:8]:
             memory.client.extend(batch)

@@ -83,16 +83,6 @@ class TestCollectedFrames:
         torch.testing.assert_close(batch["feature"], expected["feature"])
         torch.testing.assert_close(batch["target"], expected["target"])
 
-    def test_the_td_target_is_that_of_the_learners_target_network(self) -> None:
-        config = small(target="td")
-        agent = learner(config)
-        batch = RemoteCollector(config, 0).make_batch(weights(agent), 0)
-        estimate = agent.loss.value_estimator.value_estimate(
-            batch.select(*agent.loss.in_keys),
-            target_params=agent.loss.target_value_network_params,
-        )
-        torch.testing.assert_close(batch["target"], estimate)
-
     @pytest.mark.parametrize("policy", ["infors", "rs", "fifo", "prioritized"])
     def test_bring_what_is_stored_and_nothing_else(self, policy: str) -> None:
         config = small(policy=policy)
@@ -171,7 +161,7 @@ class TestCheckpoints:
         assert len(memory) == 0
 
     def _state(self, memory: Any) -> Any:
-        """Everything, with the trees of a prioritised sampler as numbers."""
+        """Everything, with the trees of a prioritized sampler as numbers."""
         state = memory.state_dict()
         for name, entry in state["_sampler"].items():
             if name.endswith("_tree"):
@@ -198,7 +188,3 @@ class TestMakeEngine:
     def test_refuses_a_memory_of_ones_own(self) -> None:
         with pytest.raises(ValueError, match="makes its memory itself"):
             make_engine(small(), memory=lambda *_: None)
-
-    def test_refuses_tasks_too_short_for_all_copies(self) -> None:
-        with pytest.raises(ValueError, match="lengths must be"):
-            make_engine(small(lengths="7,400", collectors=4))
