@@ -50,11 +50,10 @@ def _local_ray() -> Iterator[None]:
         ray.shutdown()
 
 
-@pytest.fixture(params=[("infors", 0.0), ("infors", 0.25), ("rs", 0.25)], ids=str)
-def memory(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RayMemory]:
-    policy, recent = request.param
-    config = small(policy=policy, recent=recent)
-    memory = RayMemory(config, tmp_path / "memory")
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[RayMemory]:
+    """A memory in an actor; test_ray_parts.py has the checkpoints of all policies."""
+    memory = RayMemory(small(recent=0.25), tmp_path / "memory")
     memory.start()
     yield memory
     memory.close()
