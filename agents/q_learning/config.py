@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 from dataclasses import dataclass
 
 import torch
@@ -131,9 +131,8 @@ class DQNConfig(Settings):
         if self.policy in ("fifo", "prioritized"):
             return False
         policy = POLICIES.get(self.policy)
-        if isinstance(policy, functools.partial):
-            policy = policy.func
-        return bool(getattr(policy, "keeps_features", False))
+        asks = "feature_key" in inspect.signature(policy).parameters
+        return asks or getattr(policy, "feature_key", None) is not None
 
     @property
     def task_lengths(self) -> tuple[int, ...] | None:

@@ -17,7 +17,7 @@ from torchrl.data import TensorDictReplayBuffer
 from agents.runs.stopwatch import Stopwatch
 from agents.supervised.gradients import mean_loss
 from agents.supervised.inputs import augment, scale
-from agents.supervised.learner import DivergenceError, without_padding
+from agents.supervised.learner import DivergenceError, Learner, without_padding
 from agents.supervised.networks import FeatureNetwork
 from agents.supervised.samplers import SubsetSampler
 from info_replay import SelectionWriter, SelectiveReplayBuffer
@@ -29,7 +29,7 @@ __all__ = ["DERPlusPlusAgent", "DivergenceError"]
 _HUGE = 5e3
 
 
-class DERPlusPlusAgent:
+class DERPlusPlusAgent(Learner):
     r"""Learns from a stream and a memory; never told of tasks (Sec. 3, Eq. "DER++").
 
     For each batch it takes one step of gradient descent on
@@ -110,7 +110,7 @@ class DERPlusPlusAgent:
         # A buffer of TorchRL's own may be the memory, too, with any writer.
         writer = None if memory is None else memory.writer
         self._keeps_features = isinstance(writer, SelectionWriter) and (
-            writer.policy.keeps_features
+            getattr(writer.policy, "feature_key", None) is not None
         )
         # TorchRL's buffer does not know of features; ours locks the writer meanwhile.
         ours = isinstance(memory, SelectiveReplayBuffer)

@@ -10,9 +10,15 @@ import torch
 
 from agents.q_learning import DQNConfig
 from agents.q_learning.config import MEMORIES
-from info_replay import InfoGreedyWriter
+from info_replay import InfoGreedyWriter, ReservoirWriter
 
 make_partial = functools.partial(InfoGreedyWriter, reservoir=True)
+
+
+class Looking(ReservoirWriter):
+    """A policy of the user's that looks at features without an option for their key."""
+
+    feature_key = "feature"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +80,7 @@ def test_lengths_are_a_list_of_numbers() -> None:
         ("info_replay:InfoGreedyWriter", True),
         ("info_replay:ReservoirWriter", False),
         (f"{__name__}:make_partial", True),
+        (f"{__name__}:Looking", True),
     ],
 )
 def test_every_memory_can_be_chosen_and_one_of_the_users(

@@ -48,9 +48,9 @@ def one_gradient(
 )
 def test_every_row_is_what_autograd_finds(name: str, num_classes: int | None) -> None:
     network = make_network(name, SHAPES[name], num_classes or 1, seed=0)
-    items = make_items(4, SHAPES[name], num_classes)
+    items = make_items(2, SHAPES[name], num_classes)
     gradients = LossGradients(network, num_classes)
-    for groups in (items.unsqueeze(1), items.reshape(2, 2)):
+    for groups in (items.unsqueeze(1), items.unsqueeze(0)):
         expected = [one_gradient(network, group, num_classes) for group in groups]
         torch.testing.assert_close(
             gradients(groups), torch.stack(expected), rtol=1e-3, atol=1e-5
