@@ -1,9 +1,12 @@
 """Who learns from a stream and a memory.
 
-In this room: :mod:`~agents.derpp` the learner, with its :mod:`~agents.networks`,
-:mod:`~agents.inputs` and :mod:`~agents.samplers`; :mod:`~agents.experiment` a run from
-its :mod:`~agents.config` to its :mod:`~agents.metrics`, with :mod:`~agents.checkpoint`
-and :mod:`~agents.run_folder`; :mod:`~agents.cli` the command line, which begins in
-:mod:`~agents.entry`, :mod:`~agents.show` what it prints and draws, and
-:mod:`~agents.demo`.
+* :mod:`agents.supervised`: DER++ on streams of labeled samples;
+* :mod:`agents.q_learning`: deep Q-learning in environments;
+* :mod:`agents.runs`: what every run needs: its folder, checkpoints, Ctrl-C, pictures;
+* :mod:`agents.settings`: typed settings;
+* :mod:`agents.cli`: the command line, which begins in :mod:`agents.entry`;
+* :mod:`agents.demo`: the demonstration.
+
+The other modules (``config``, ``derpp``, ``dqn``, ``experiment``, ``gradients``,
+``networks``, ``samplers``) are old places of names that have moved.
 """

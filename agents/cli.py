@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import sys
-import types
-import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from agents.checkpoint import CheckpointError
-from agents.config import PRESETS, ExperimentConfig
-from agents.derpp import DivergenceError
-from agents.experiment import Experiment
+from agents.options import (
+    add_settings,
+    chosen_settings,
+    first_lines,
+    format_lists,
+)
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.engine import EngineError
 from agents.q_learning.environment import SHORT_NAMES
+from agents.q_learning.errors import EngineError
 from agents.q_learning.experiment import DQNExperiment
 from agents.q_learning.show import draw_q_pictures, format_q_result, is_q_learning
-from agents.run_folder import RunError, RunFolder
-from agents.show import draw_pictures, format_result
+from agents.runs.checkpoint import CheckpointError
+from agents.runs.folder import RunError, RunFolder
+from agents.supervised.config import NO_REPLAY, ExperimentConfig
+from agents.supervised.experiment import Experiment
+from agents.supervised.learner import DivergenceError
+from agents.supervised.presets import PRESETS
+from agents.supervised.show import draw_pictures, format_result
 from continual_envs import BENCHMARKS, DatasetError
+from info_replay.registry import CRITERIA, POLICIES
 
 __all__ = ["main"]
 
 _DESCRIPTION = """Learn from an online stream with a small memory that chooses what to
 keep, and see what came out."""
-_TRAIN = """Run DER++ on a stream. Settings that are not given are those of the paper
-for the stream's data set. The run's files go to a folder; a run that was interrupted
-goes on with --resume, as if nothing had happened."""
+_TRAIN = """Run DER++ on a stream. Settings that are not given are those of the preset
+that goes with the stream's data set. The run's files go to a folder; a run that was
+interrupted goes on with --resume, as if nothing had happened."""
 _DQN = """Deep Q-learning with a memory that chooses what to keep, in any environment
 of gymnasium with discrete actions and vectors or images to look at. The default is a
 sequence of CartPole variants that come one after the other: what is not kept in memory
@@ -43,18 +48,8 @@ accuracy (or return) of every task and what the memory holds along the run, and 
 in memory at its end."""
 
 
-_POLICIES = """infors (what is informative, then at random), infogs (the most
-informative), infogs-rs (both), rs (at random), wrs (at random, uncertain ones more
-often), cbrs (each class alike), gss (gradients that disagree), fss-clust (features that
-are far apart), coreset (what a model learns most from), none (no replay)"""
-
-
-def _presets() -> str:
-    """Every preset with what it changes, in one line."""
-    return "; ".join(
-        f"{name}: " + (", ".join(f"{k}={v}" for k, v in values.items()) or "as above")
-        for name, values in PRESETS.items()
-    )
+class WrongOption(Exception):
+    """Settings that cannot be run; any other error is one of the program."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         return status
     except (
-        _WrongOption,
+        WrongOption,
         DatasetError,
         RunError,
         CheckpointError,
@@ -88,44 +83,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-class _WrongOption(Exception):
-    """Settings that make no run; anything else that goes wrong is a program error."""
+# -- options --------------------------------------------------------------------------
 
 
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="info-replay", description=_DESCRIPTION)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    train = commands.add_parser(
-        "train",
-        help="run a learner on a stream",
-        description=_TRAIN,
-        epilog=f"Streams: {', '.join(BENCHMARKS)}. Policies: {_POLICIES}. Unless "
-        f"given, settings are those of the preset that goes with the stream's data "
-        f"set: {_presets()}.",
+    train = _add_run_command(commands, "train", "run a learner on a stream", _TRAIN)
+    train.epilog = format_lists(
+        {
+            "streams": {
+                name: f"{entry.dataset}, {'drifting' if entry.drifts else 'in tasks'}"
+                for name, entry in BENCHMARKS.items()
+            },
+            "policies": {
+                **first_lines(POLICIES),
+                NO_REPLAY: "No replay.",
+                "module:Name": "A policy of your own.",
+            },
+            "criteria": {
+                **first_lines(CRITERIA),
+                "module:Name": "A criterion of your own.",
+            },
+            "presets": {
+                name: ", ".join(f"{k}={v}" for k, v in values.items()) or "as above"
+                for name, values in PRESETS.items()
+            },
+        }
     )
     train.add_argument("--preset", metavar="NAME", help=f"one of {', '.join(PRESETS)}")
     train.add_argument(
-        "--out", metavar="FOLDER", help="of the run (default: runs/ENV-POLICY-...)"
-    )
-    train.add_argument(
         "--resume", action="store_true", help="continue the run in the folder"
     )
-    _add_settings(train, ExperimentConfig)
+    add_settings(train, ExperimentConfig)
     train.set_defaults(run=_train)
-    dqn = commands.add_parser(
-        "dqn",
-        help="run Q-learning in an environment",
-        description=_DQN,
-        epilog=f"Environments: {', '.join(SHORT_NAMES)} or any id of gymnasium, "
-        "module:id for one that a module registers. Policies: infors (what is "
-        "informative, then at random), rs (at random), fifo (the most recent), "
-        "prioritized (the most recent, sampled by error); with --recent a part of the "
-        "memory of infors and rs is for the most recent.",
+    dqn = _add_run_command(commands, "dqn", "run Q-learning in an environment", _DQN)
+    dqn.epilog = format_lists(
+        {
+            "environments": {
+                **SHORT_NAMES,
+                "ID": "any other id of gymnasium",
+                "module:ID": "one that a module registers",
+            },
+            "policies": {
+                "infors": "what is informative, then at random",
+                "rs": "at random",
+                "fifo": "the most recent",
+                "prioritized": "the most recent, sampled by error",
+                "module:Name": "a policy of your own",
+            },
+        }
     )
-    dqn.add_argument(
-        "--out", metavar="FOLDER", help="of the run (default: runs/ENV-POLICY-...)"
-    )
-    _add_settings(dqn, DQNConfig)
+    add_settings(dqn, DQNConfig)
     dqn.set_defaults(run=_dqn)
     show = commands.add_parser(
         "show", help="print and draw a run's results", description=_SHOW
@@ -135,55 +144,41 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_settings(parser: argparse.ArgumentParser, settings: type) -> None:
-    """An option for every field of typed settings."""
-    hints = typing.get_type_hints(settings)
-    for field in dataclasses.fields(settings):
-        text = field.metadata["help"]
-        if field.default is not None:
-            text = f"{text} ({field.default})"
-        _add_option(parser, field.name, hints[field.name], text)
-
-
-def _chosen(options: argparse.Namespace, settings: type) -> dict[str, Any]:
-    """The settings that were given."""
-    names = {field.name for field in dataclasses.fields(settings)}
-    return {name: value for name, value in vars(options).items() if name in names}
-
-
-def _add_option(
-    parser: argparse.ArgumentParser, name: str, kind: Any, text: str
-) -> None:
-    """An option for a field of the settings; unless given, it is not there at all."""
-    flag = f"--{name.replace('_', '-')}"
-    if kind is bool:
-        parser.add_argument(
-            flag,
-            action=argparse.BooleanOptionalAction,
-            default=argparse.SUPPRESS,
-            help=text,
-        )
-        return
-    if isinstance(kind, types.UnionType):
-        kind = next(part for part in typing.get_args(kind) if part is not type(None))
-    parser.add_argument(
-        flag,
-        type=kind,
-        default=argparse.SUPPRESS,
-        metavar={int: "N", float: "X", str: "NAME"}[kind],
-        help=text,
+def _add_run_command(
+    commands: Any, name: str, help: str, description: str
+) -> argparse.ArgumentParser:
+    """A command that makes a run in a folder."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="of the run (default: runs/ENV-POLICY-...)"
+    )
+    return parser
+
+
+def _default_folder(env: str, *parts: str) -> Path:
+    """A folder named after what a run is about."""
+    name = "-".join([env, *parts])
+    return Path("runs") / name.replace("/", "-").replace(":", "-")
+
+
+# -- commands -------------------------------------------------------------------------
 
 
 def _train(options: argparse.Namespace) -> int:
-    chosen = _chosen(options, ExperimentConfig)
+    chosen = chosen_settings(options, ExperimentConfig)
     env = chosen.pop("env", ExperimentConfig.env)
     try:
         config = ExperimentConfig.preset(env, options.preset, **chosen)
-        folder = RunFolder(options.out or default_folder(config))
+        parts = (config.policy, f"r{config.imbalance}", f"seed{config.seed}")
+        folder = RunFolder(options.out or _default_folder(config.env, *parts))
         experiment = Experiment(config, folder, resume=options.resume)
     except (ValueError, OSError) as error:
-        raise _WrongOption(str(error)) from error
+        raise WrongOption(str(error)) from error
     print(f"run folder: {folder.path}", file=sys.stderr)
     if not folder.is_finished and (changed := folder.changed_versions()):
         print(
@@ -220,13 +215,12 @@ def _train(options: argparse.Namespace) -> int:
 
 def _dqn(options: argparse.Namespace) -> int:
     try:
-        config = DQNConfig(**_chosen(options, DQNConfig))
-        name = config.env.replace("/", "-").replace(":", "-")
-        default = Path("runs") / f"{name}-dqn-{config.policy}-seed{config.seed}"
-        folder = RunFolder(options.out or default)
+        config = DQNConfig(**chosen_settings(options, DQNConfig))
+        parts = ("dqn", config.policy, f"seed{config.seed}")
+        folder = RunFolder(options.out or _default_folder(config.env, *parts))
         experiment = DQNExperiment(config, folder)
     except (ValueError, OSError) as error:
-        raise _WrongOption(str(error)) from error
+        raise WrongOption(str(error)) from error
     print(f"run folder: {folder.path}", file=sys.stderr)
     with tqdm(
         total=experiment.num_frames, desc=f"{config.env} {config.policy}", unit="frame"
@@ -240,12 +234,6 @@ def _dqn(options: argparse.Namespace) -> int:
         experiment.run(progress)
     print(format_q_result(folder))
     return 0
-
-
-def default_folder(config: ExperimentConfig) -> Path:
-    """A folder named after what a run is about."""
-    name = f"{config.env}-{config.policy}-r{config.imbalance}-seed{config.seed}"
-    return Path("runs") / name
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from agents.config import ExperimentConfig
-from agents.experiment import Experiment
-from agents.metrics import mean_and_standard_error
-from agents.run_folder import RunFolder
-from agents.show import draw_pictures
+from agents.runs.folder import RunFolder
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.experiment import Experiment
+from agents.supervised.metrics import mean_and_standard_error
+from agents.supervised.show import draw_pictures
 
 __all__ = ["main", "run_all"]
 

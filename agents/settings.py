@@ -1,96 +1,124 @@
-"""Fields of typed settings, and the checks that they share."""
+"""Typed settings whose fields carry their help, ranges and choices."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import field
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-import threadpoolctl
-import torch
+from info_replay.registry import Registry
 
-__all__ = [
-    "check_choice",
-    "check_device",
-    "check_least",
-    "check_type",
-    "choose_device",
-    "option",
-    "prepare_machine",
-]
+__all__ = ["Settings", "check_choice", "option"]
 
-
-def option(default: Any, text: str) -> Any:
-    """A field with a default and a line of help."""
-    return field(default=default, metadata={"help": text})
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of that name; for ``"auto"`` the best there is."""
-    if name != "auto":
-        return torch.device(name)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+#: How a value compares with each kind of bound, and how a message says so.
+_BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "min": (operator.ge, "at least"),
+    "above": (operator.gt, "above"),
+    "max": (operator.le, "at most"),
+    "below": (operator.lt, "below"),
+}
+_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a finite number"),
+    "str": ((str,), "text"),
+    "bool": ((bool,), "True or False"),
+}
 
 
-def check_device(name: str) -> None:
-    """Refuse what is no device to compute on."""
-    try:
-        kind = torch.device("cpu" if name == "auto" else name).type
-    except RuntimeError:
-        kind = "meta"
-    if kind == "meta":
-        raise ValueError(
-            f"device must be 'auto', 'cpu', 'cuda' or one of torch's, got {name!r}"
-        )
+def option(
+    default: Any,
+    help: str,
+    *,
+    choices: Iterable[str] | None = None,
+    check: Callable[[Any], None] | None = None,
+    **bounds: float,
+) -> Any:
+    """A field of :class:`Settings`.
+
+    Args:
+        default: its value unless given.
+        help: one line for the command line.
+        choices: the values that there are; of a :class:`~info_replay.registry.Registry`
+            also those that it finds.
+        check: called with a value, to raise a ``ValueError`` that says what is wrong.
+        **bounds: any of ``min``, ``above``, ``max`` and ``below``.
+    """
+    if unknown := bounds.keys() - _BOUNDS.keys():
+        raise TypeError(f"bounds must be of {[*_BOUNDS]}, got {sorted(unknown)}")
+    metadata = {"help": help, "choices": choices, "check": check, "bounds": bounds}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def prepare_machine(device: str, threads: int | None) -> None:
-    """Refuse a device that is not here, and limit the threads of this process.
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a run; a value that is not what its field allows is refused.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Cooking(Settings):
+        ...     minutes: int = option(5, "how long to cook", min=1, max=60)
+        ...     salt: float | None = option(None, "grams of it", above=0)
+        >>> Cooking(salt=3.5).as_dict()
+        {'minutes': 5, 'salt': 3.5}
+        >>> Cooking(minutes=0)
+        Traceback (most recent call last):
+            ...
+        ValueError: minutes must be at least 1 and at most 60, got 0
+    """
+
+    def __post_init__(self) -> None:
+        """Check every field.
+
+        Raises:
+            ValueError: naming the field, what it must be, and the value.
+        """
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is None and "None" in str(field.type):
+                continue
+            _check_type(field.name, value, str(field.type))
+            _check_bounds(field.name, value, field.metadata["bounds"])
+            if field.metadata["choices"] is not None:
+                check_choice(field.name, value, field.metadata["choices"])
+            if field.metadata["check"] is not None:
+                field.metadata["check"](value)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings by name."""
+        return dataclasses.asdict(self)
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Refuse a value that is none of the choices.
+
+    Args:
+        name: of the setting.
+        value: its value.
+        choices: the values that there are.
 
     Raises:
-        ValueError: naming the device.
+        ValueError: with the choices.
     """
-    try:
-        torch.empty(0, device=choose_device(device))
-    except (RuntimeError, AssertionError):
-        raise ValueError(
-            f"device {device!r} is not available here; give 'cpu'"
-        ) from None
-    if threads is not None:
-        torch.set_num_threads(threads)
-        threadpoolctl.threadpool_limits(threads, user_api="blas")
-
-
-def check_choice(name: str, value: str, choices: list[str]) -> None:
-    """Refuse a value that is none of the choices."""
-    if value not in choices:
+    if isinstance(choices, Registry):
+        choices.get(value)
+    elif value not in [*choices]:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
-def check_type(name: str, value: object, annotation: str) -> None:
+def _check_type(name: str, value: object, annotation: str) -> None:
     """Refuse a value of another type than its field's, or one that is not finite."""
-    if value is None and "None" in annotation:
-        return
     kind = annotation.split(" ")[0]
-    fits = {
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value),
-        "str": isinstance(value, str),
-        "bool": isinstance(value, bool),
-    }[kind]
-    if not fits:
-        words = {
-            "int": "a whole number",
-            "float": "a finite number",
-            "str": "text",
-            "bool": "True or False",
-        }
-        raise ValueError(f"{name} must be {words[kind]}, got {value!r}")
+    types, words = _TYPES[kind]
+    fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
+    if not fits or (kind == "float" and not math.isfinite(value)):  # type: ignore[arg-type]
+        raise ValueError(f"{name} must be {words}, got {value!r}")
 
 
-def check_least(name: str, value: float, least: float) -> None:
-    """Refuse a value that is too small."""
-    if not value >= least:
-        raise ValueError(f"{name} must be at least {least}, got {value!r}")
+def _check_bounds(name: str, value: Any, bounds: dict[str, float]) -> None:
+    """Refuse a value that is too small or too large."""
+    if not all(_BOUNDS[kind][0](value, bound) for kind, bound in bounds.items()):
+        words = [f"{_BOUNDS[kind][1]} {bound}" for kind, bound in bounds.items()]
+        raise ValueError(f"{name} must be {' and '.join(words)}, got {value!r}")

@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from agents.config import ExperimentConfig
-from agents.experiment import Experiment
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.experiment import Experiment
 from benchmarks.timing import one_thread, report, row
 from info_replay.registry import POLICIES
 
@@ -37,7 +37,7 @@ def step_times() -> dict[str, float]:
     for turn in range(WARMUP + STEPS):
         for policy, experiment in runs.items():
             begin = time.perf_counter()
-            experiment._advance()
+            experiment.advance()
             if turn >= WARMUP:
                 times[policy].append(time.perf_counter() - begin)
     return {policy: statistics.mean(values) for policy, values in times.items()}
@@ -56,7 +56,7 @@ def learn_alone(policy: str) -> float:
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
     before = resident(peak=False)
     for _ in range(WARMUP):
-        experiment._advance()
+        experiment.advance()
     return resident(peak=True) - before
 
 

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812  the name everybody knows
 
-from agents.config import ExperimentConfig
-from agents.experiment import Experiment
-from agents.networks import make_network
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.experiment import Experiment
+from agents.supervised.networks import make_network
+from benchmarks.streams import indexed
 from benchmarks.timing import one_thread, report, row
 
 TURN = 10
@@ -31,10 +31,15 @@ ROUNDS = 12  # twice each order of three contestants
 class BareLoop:
     """DER++ with a plain-tensor reservoir: the same steps without any of our parts."""
 
-    def __init__(self, config: ExperimentConfig, order: list[torch.Tensor]) -> None:
-        env = Experiment(config).env
-        self.images = torch.from_numpy(env.dataset.train.inputs.copy())
-        self.labels = torch.from_numpy(env.dataset.train.targets.copy())
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        order: list[torch.Tensor],
+    ) -> None:
+        self.images = images
+        self.labels = labels
         self.order = iter(order)
         self.config = config
         self.network = make_network("fc", (1, 28, 28), 10, config.seed)
@@ -94,7 +99,6 @@ class OurRun:
         self.experiment = Experiment(
             ExperimentConfig.preset("SplitMNIST", policy=policy, threads=1)
         )
-        self.due = self.experiment._evaluation_steps()
 
     def turn(self, steps: int) -> tuple[float, float]:
         """Seconds of some steps, and those of the evaluations among them."""
@@ -102,10 +106,10 @@ class OurRun:
         before = watch.seconds.get("evaluation", 0.0)
         start = time.perf_counter()
         for _ in range(steps):
-            experiment._advance()
-            experiment._recent_reward()
-            if experiment.step in self.due:
-                experiment._evaluate()
+            experiment.advance()
+            _ = experiment.recent_reward
+            if experiment.step in experiment.evaluation_steps:
+                experiment.evaluate()
         seconds = time.perf_counter() - start
         return seconds, watch.seconds.get("evaluation", 0.0) - before
 
@@ -117,15 +121,19 @@ Times = dict[str, list[list[float]]]
 def measure(config: ExperimentConfig) -> Times:
     """Time each contestant, with and without evaluation."""
     env = Experiment(config).env
-    parts = [samples for _, samples in env._stream.take(0, len(env._stream))]
-    order = list(torch.from_numpy(np.concatenate(parts)).split(config.batch_size))
+    images, labels, order = indexed(env, config.seed)
+    data = (
+        torch.from_numpy(images),
+        torch.from_numpy(labels),
+        [torch.from_numpy(batch) for batch in order],
+    )
     turns = [min(TURN, env.num_steps - n) for n in range(0, env.num_steps, TURN)]
     times: Times = {}
     for sequence in itertools.islice(
         itertools.cycle(itertools.permutations(("bare", "rs", "infors"))), ROUNDS
     ):
         contestants: dict[str, Callable[[int], tuple[float, float]]] = {
-            "bare": BareLoop(config, order).turn,
+            "bare": BareLoop(config, *data).turn,
             **{policy: OurRun(policy).turn for policy in ("rs", "infors")},
         }
         for turn, steps in enumerate(turns):
@@ -165,19 +173,14 @@ def ratio(
 
 
 def filled(env: str, policy: str, capacity: int) -> Experiment:
-    """A run whose memory is full already."""
+    """A run whose memory is full already: learning would take too long."""
     config = ExperimentConfig.preset(env, policy=policy, capacity=capacity, threads=1)
     experiment = Experiment(config)
     agent = experiment.agent
+    agent.learn = agent.remember  # type: ignore[method-assign]
     while len(agent.memory) < capacity:
-        images = experiment._observation
-        experiment._observation, _, _, _, info = experiment.env.step(
-            agent.predict(images)
-        )
-        stored, labels = torch.from_numpy(images), torch.from_numpy(info["label"])
-        with torch.no_grad():
-            features, outputs = agent.network(stored.float() / 255)
-        agent._remember(stored, labels, features, outputs, None)
+        experiment.advance()
+    del agent.learn
     return experiment
 
 
@@ -188,7 +191,7 @@ def image_ratio(env: str, capacity: int) -> float:
     for turn in range(IMAGE_STEPS + 2):
         for policy, experiment in runs.items():
             start = time.perf_counter()
-            experiment._advance()
+            experiment.advance()
             if turn >= 2:
                 times[policy].append(time.perf_counter() - start)
     return statistics.median(times["infors"]) / statistics.median(times["rs"])

@@ -9,41 +9,47 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812  the name everybody knows
 
-from agents.config import ExperimentConfig
-from agents.experiment import Experiment
-from agents.inputs import scale
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.experiment import Experiment
+from agents.supervised.inputs import scale
 from benchmarks.split_mnist import RESULTS
+from continual_envs import make_stream
 from info_replay import MIC, learnability
 
 
 def main() -> None:
-    """Measure both policies and save a line a batch."""
+    """Measure both policies and save one line per batch."""
     lines = []
     for policy in ("infogs", "infors"):
         config = ExperimentConfig.preset("SplitMNIST", policy=policy, alpha=1.0)
         experiment = Experiment(config)
         agent, writer = experiment.agent, experiment.agent.memory.writer
         end = experiment.env.boundaries[0]
+        # Tells the labels of a batch before the learner is told.
+        ahead = make_stream(config.env, batch_size=config.batch_size)
         for step in range(end + 3):
             if step >= end - 1:
-                inputs = scale(torch.from_numpy(experiment._observation))
-                labels = torch.from_numpy(experiment.env._targets)
+                inputs = scale(torch.from_numpy(experiment.observation))
+                ahead.load_state_dict(experiment.env.state_dict())
+                *_, info = ahead.step(np.zeros(config.batch_size, dtype=np.int64))
+                labels = torch.from_numpy(info["label"])
                 with torch.no_grad():
                     features, _ = agent.network(inputs)
                 batch = agent.memory.posterior.candidates(
                     features, F.one_hot(labels, 10)
                 )
                 point = {"noise": config.noise, "num_outputs": 10}
-                learnt = learnability(batch.leverage, batch.squared_error, **point)
+                learned = learnability(batch.leverage, batch.squared_error, **point)
                 scores = MIC()(batch.leverage, batch.squared_error, **point)
                 found = {
                     "policy": policy,
                     "step": step,
                     "labels": labels.unique().tolist(),
-                    "learnability": [float(learnt.mean()), float(learnt.max())],
+                    "learnability": [float(learned.mean()), float(learned.max())],
                     "criterion": float(scores.mean()),
                     "criterion_threshold": writer.moments.mean,
                 }
@@ -51,7 +57,7 @@ def main() -> None:
                     found["learnability_threshold"] = writer.learnability_moments.mean
                 lines.append(json.dumps(found))
                 print(lines[-1])
-            experiment._advance()
+            experiment.advance()
     path = RESULTS / "split_mnist_new_classes.jsonl"
     path.write_text("\n".join(lines) + "\n")
 

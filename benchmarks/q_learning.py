@@ -26,10 +26,10 @@ import numpy as np
 import torch
 from torchrl.objectives import DQNLoss
 
-from agents.metrics import mean_and_standard_error
 from agents.q_learning import DQNConfig
 from agents.q_learning.experiment import DQNExperiment
 from agents.q_learning.memory import make_memory
+from agents.supervised.metrics import mean_and_standard_error
 from benchmarks.control_writers import (
     TerminalKeepingReservoirWriter,
     ThinnedReservoirWriter,

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from agents.dqn import DQNAgent
 from agents.q_learning import DQNConfig
+from agents.q_learning.agent import DQNAgent
 from benchmarks.timing import one_thread, report, row
 
 WARMUP = 60

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.config import ExperimentConfig
-from agents.derpp import DivergenceError
-from agents.experiment import Experiment
-from agents.metrics import mean_and_standard_error
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.derpp import DivergenceError
+from agents.supervised.experiment import Experiment
+from agents.supervised.metrics import mean_and_standard_error
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 IMBALANCES = (1, 3, 10, 30)

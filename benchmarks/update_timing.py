@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from agents.config import ExperimentConfig
-from agents.experiment import Experiment
-from agents.metrics import mean_and_standard_error
-from agents.samplers import SubsetSampler
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.experiment import Experiment
+from agents.supervised.metrics import mean_and_standard_error
+from agents.supervised.samplers import SubsetSampler
 from benchmarks.split_mnist import RESULTS
 from info_replay import SelectiveReplayBuffer
 from info_replay.writers import TaskTimingWriter
@@ -33,16 +33,19 @@ def run(delay: int, alpha: float, seed: int) -> dict[str, Any]:
     config = ExperimentConfig.preset(
         "SplitMNIST", policy="rs", alpha=alpha, seed=seed, evaluations=0, threads=1
     )
-    experiment = Experiment(config)
     writer = TaskTimingWriter(delay)
-    experiment.agent.memory = SelectiveReplayBuffer(
-        config.capacity,
-        writer=writer,
-        sampler=SubsetSampler(),
-        generator=torch.Generator().manual_seed(seed),
-    )
 
-    def tell(step: int, steps: int, accuracy: float) -> None:
+    def make_memory(*_: Any) -> SelectiveReplayBuffer:
+        return SelectiveReplayBuffer(
+            config.capacity,
+            writer=writer,
+            sampler=SubsetSampler(),
+            generator=torch.Generator().manual_seed(seed),
+        )
+
+    experiment = Experiment(config, make_memory=make_memory)
+
+    def tell(step: int, *_: float) -> None:
         if step in experiment.env.boundaries:
             writer.start_task()
 

@@ -1,5 +1,6 @@
-"""The parts of deep Q-learning with a memory that chooses what to keep.
+"""Deep Q-learning with a memory that chooses what to keep.
 
+* :mod:`~agents.q_learning.agent`: the learner, :class:`DQNAgent`;
 * :mod:`~agents.q_learning.network`: Q-networks that give their hidden features, too;
 * :mod:`~agents.q_learning.features`: what the memory looks at, computed for collected
   frames by :class:`TransitionFeatures` and kept fresh by :class:`FeatureDQNLoss`;
@@ -8,11 +9,14 @@
 * :mod:`~agents.q_learning.memory`: the replay buffer of a run;
 * :mod:`~agents.q_learning.environment`: its environments;
 * :mod:`~agents.q_learning.evaluation`: the return on every task;
-* :mod:`~agents.q_learning.engine`: in which processes all that happens, with
-  :mod:`~agents.q_learning.ray_engine` for Ray.
+* :mod:`~agents.q_learning.experiment`: a run from its settings to its results;
+* :mod:`~agents.q_learning.engine`: in which processes all that happens:
+  :mod:`~agents.q_learning.local_engine`, or :mod:`~agents.q_learning.ray_engine` with
+  :mod:`~agents.q_learning.ray_collector` and :mod:`~agents.q_learning.ray_memory`;
+* :mod:`~agents.q_learning.show`: the result as text and pictures.
 
-All but the settings, the evaluation and the engines are parts of TorchRL's kind and can
-be used in its training loops.
+Network, features, standardization and memory are parts of TorchRL's kind and can be
+used in its training loops.
 """
 
 from agents.q_learning.config import DQNConfig

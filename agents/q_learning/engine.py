@@ -1,7 +1,7 @@
-"""Where the parts of a run live: :class:`LocalEngine`, or Ray's.
+"""In which processes a run of Q-learning happens: :func:`make_engine`.
 
 An experiment asks its engine to collect and learn, and evaluates in between; it need
-not know in which processes that happens.
+not know where that happens.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from agents.dqn import DQNAgent
+from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.environment import current_tasks, make_torchrl_env
+from agents.q_learning.local_engine import LocalEngine
 from agents.q_learning.memory import make_memory
 
-__all__ = ["Engine", "EngineError", "LocalEngine", "make_engine"]
-
-
-class EngineError(RuntimeError):
-    """Something in another process failed in a way that a new one would not mend."""
+__all__ = ["Engine", "make_engine"]
 
 
 class Engine(Protocol):
-    """What an experiment needs of an engine."""
+    """What an experiment needs of an engine.
 
-    #: The learner.
+    Attributes:
+        agent: the learner.
+    """
+
     agent: DQNAgent
 
     def train(self, num_frames: int) -> Iterator[int]:
@@ -42,45 +41,6 @@ class Engine(Protocol):
         """Give back what the engine holds."""
 
 
-class LocalEngine:
-    """Everything in this process.
-
-    Args:
-        config: the settings.
-        memory: makes the replay buffer.
-    """
-
-    def __init__(
-        self, config: DQNConfig, memory: Callable[..., Any] = make_memory
-    ) -> None:
-        self._env = make_torchrl_env(config)
-        self._env.set_seed(config.seed)
-        self.agent = DQNAgent(config, self._env, memory)
-
-    def train(self, num_frames: int) -> Iterator[int]:
-        """Collect and learn; see :meth:`DQNAgent.train`."""
-        return self.agent.train(num_frames)
-
-    def current_tasks(self) -> list[int]:
-        """The task that each copy of a sequence is in."""
-        return current_tasks(self._env)
-
-    def ask_memory(self, question: Callable[..., Any], *details: Any) -> Any:
-        """What a function says of the replay buffer.
-
-        Args:
-            question: called with the buffer and the details.
-            *details: whatever else it needs.
-
-        Returns:
-            What it returns.
-        """
-        return question(self.agent.memory, *details)
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-
 def make_engine(
     config: DQNConfig,
     folder: Path | None = None,
@@ -94,8 +54,8 @@ def make_engine(
         memory: makes the replay buffer.
 
     Raises:
-        ValueError: if the settings ask for Ray and it is not there, or for a memory of
-            one's own on Ray.
+        ValueError: if the settings ask for Ray and it is not installed, or for a memory
+            of one's own on Ray.
     """
     if config.engine == "local":
         return LocalEngine(config, memory)

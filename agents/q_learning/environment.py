@@ -40,8 +40,8 @@ def environment_id(config: DQNConfig) -> str:
         config: the settings; those of this package may be given by their short names.
 
     Raises:
-        ValueError: if there is no such environment, or it is no sequence of tasks and
-            has lengths.
+        ValueError: if there is no such environment, or it has lengths but is not a
+            sequence of tasks.
     """
     own = ", ".join(SHORT_NAMES)
     name = SHORT_NAMES.get(config.env, config.env)
@@ -60,7 +60,7 @@ def environment_id(config: DQNConfig) -> str:
     if config.lengths is not None:
         raise ValueError(
             f"lengths are those of a sequence of tasks ({own}): env {config.env!r} is "
-            "none"
+            "not one"
         )
     return name
 
@@ -148,7 +148,7 @@ def _limited(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 def _sequences(env: GymWrapper) -> list[gymnasium.Env[Any, Any]]:
     """The copies in a TorchRL environment, if they are sequences of tasks."""
-    copies: list[gymnasium.Env[Any, Any]] = env._env.envs
+    copies: list[gymnasium.Env[Any, Any]] = env.envs
     return [copy for copy in copies if isinstance(copy.unwrapped, TaskSequenceEnv)]
 
 

@@ -41,7 +41,7 @@ class TaskEvaluator:
             network: the Q-network; the best action is taken, without exploration.
 
         Returns:
-            The mean over the episodes, one number a task.
+            The mean over the episodes, one number per task.
         """
         observations = np.stack(
             [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,14 +12,15 @@ import torch
 from torchrl.data import TensorDictReplayBuffer
 from torchrl.objectives import DQNLoss
 
-from agents.interrupts import deferred_interrupt
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.engine import make_engine
 from agents.q_learning.environment import num_frames
 from agents.q_learning.evaluation import TaskEvaluator
 from agents.q_learning.memory import make_memory
-from agents.run_folder import RunFolder, make_logger
-from agents.settings import prepare_machine
+from agents.runs.events import EventLog
+from agents.runs.folder import RunFolder
+from agents.runs.interrupts import deferred_interrupt
+from agents.runs.machine import prepare_machine
 
 __all__ = ["DQNExperiment", "summarize"]
 
@@ -35,6 +35,13 @@ class DQNExperiment:
         config: the settings.
         folder: where its files go; ``None`` to keep nothing.
         make_memory: makes the replay buffer; by default that of the settings.
+
+    Attributes:
+        agent: the learner.
+        engine: where it learns.
+        evaluator: plays the episodes of an evaluation.
+        num_frames: frames of the whole run.
+        evaluations: what was found so far.
 
     Example:
         >>> config = DQNConfig(lengths="200,200", recent=0.0, evaluations=2, episodes=2)
@@ -64,7 +71,7 @@ class DQNExperiment:
         self.evaluations: list[dict[str, Any]] = []
         if folder is not None:
             folder.create(config)
-        self._logger = make_logger(config.tensorboard, folder)
+        self._events = EventLog(folder, tensorboard=config.tensorboard)
 
     def run(self, progress: Progress | None = None) -> dict[str, Any]:
         """Collect and learn to the end.
@@ -76,6 +83,8 @@ class DQNExperiment:
             The result, as in ``result.json``.
 
         Raises:
+            EngineError: if another process failed.
+            RunError: if a file cannot be written.
             KeyboardInterrupt: after Ctrl-C.
         """
         with contextlib.closing(self.engine):
@@ -100,7 +109,7 @@ class DQNExperiment:
                 if passed:
                     due = due[passed:]
                     before = time.perf_counter()
-                    self._evaluate(frames)
+                    self.evaluate(frames)
                     evaluating += time.perf_counter() - before
                 if progress is not None:
                     last = self.evaluations[-1]["returns"] if self.evaluations else []
@@ -108,7 +117,7 @@ class DQNExperiment:
                 if interrupted():
                     raise KeyboardInterrupt
         if not self.evaluations or self.evaluations[-1]["frame"] < frames:
-            self._evaluate(frames)
+            self.evaluate(frames)
         seconds = time.perf_counter() - start
         result = {
             **self.config.as_dict(),
@@ -118,23 +127,20 @@ class DQNExperiment:
         }
         return result, {"learning": seconds - evaluating, "evaluation": evaluating}
 
-    def _evaluate(self, frame: int) -> None:
+    def evaluate(self, frame: int) -> None:
+        """Play episodes of every task, and note how they went.
+
+        Args:
+            frame: frames so far.
+        """
         event = {
-            "frame": frame,
             "returns": self.evaluator.returns(self.agent.network),
             "tasks": self.engine.current_tasks(),
             **self.engine.ask_memory(describe_memory, self.evaluator.num_tasks),
         }
-        self.evaluations.append(event)
-        if self.folder is not None:
-            with self.folder.metrics.open("a") as file:
-                file.write(json.dumps({"kind": "evaluation", **event}) + "\n")
-        if self._logger is not None:
-            for task, value in enumerate(event["returns"]):
-                self._logger.log_scalar(f"return/{task}", value, step=frame)
-            self._logger.log_scalar(
-                "memory/terminal_share", event["terminal_share"], step=frame
-            )
+        self.evaluations.append({"frame": frame, **event})
+        self._events.note("evaluation", event, frame=frame)
+        self._events.write()
 
 
 def describe_memory(memory: TensorDictReplayBuffer, num_tasks: int) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class TransitionFeatures(Transform):
         _check_network(loss.value_network)
         self.target = target
         self._num_actions = 0  # not known yet
-        # In a tuple, so that the loss is no part of the transform's saved state.
+        # In a tuple, so that the loss is not part of the transform's saved state.
         self._held = (loss,)
 
     @property

@@ -16,7 +16,7 @@ from torchrl.objectives import DQNLoss
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.features import TransitionFeatures
 from agents.q_learning.standardization import RunningStandardization
-from info_replay import MIC, make_replay_buffer
+from info_replay import make_criterion, make_replay_buffer
 
 __all__ = ["choose_target", "make_memory", "memory_options"]
 
@@ -32,19 +32,15 @@ def choose_target(config: DQNConfig, observation_shape: torch.Size) -> str:
 
 
 def memory_options(config: DQNConfig) -> dict[str, Any]:
-    """Options of the selecting memory of a run."""
-    options: dict[str, Any] = {}
-    if config.recent:
-        options["recent"] = config.recent
-    if config.policy == "infors":
-        options |= {
-            "criterion": MIC(config.eta),
-            "gamma": config.gamma,
-            "noise": config.noise,
-            "jitter": config.jitter,
-            "decay": config.decay,
-        }
-    return options
+    """Options of :func:`make_replay_buffer`; policies ignore those of others."""
+    return {
+        "recent": config.recent or None,
+        "criterion": make_criterion(config.criterion, eta=config.eta),
+        "gamma": config.gamma,
+        "noise": config.noise,
+        "jitter": config.jitter,
+        "decay": config.decay,
+    }
 
 
 def make_memory(
@@ -59,6 +55,9 @@ def make_memory(
 
     Returns:
         TorchRL's own buffer for ``"fifo"`` and ``"prioritized"``, ours for the others.
+
+    Raises:
+        ValueError: if the policy is not one that can be made from these options.
     """
     device = config.torch_device
     generator = torch.Generator(device=device).manual_seed(config.seed)
@@ -75,11 +74,18 @@ def make_memory(
             generator=generator,
         )
     options = memory_options(config)
-    if config.policy == "infors":
+    if config.keeps_features:
         target = choose_target(config, observation_shape)
         options["transform"] = Compose(
             RunningStandardization(), TransitionFeatures(loss, target)
         )
-    return make_replay_buffer(
-        config.policy, config.capacity, device=device, generator=generator, **options
-    )
+    try:
+        return make_replay_buffer(
+            config.policy,
+            config.capacity,
+            device=device,
+            generator=generator,
+            **options,
+        )
+    except TypeError as error:  # not a policy, or one that needs other options
+        raise ValueError(str(error)) from error

@@ -54,7 +54,7 @@ def make_q_network(
             last.
         action: of one environment, categorical or one-hot.
         width: of the hidden layers.
-        seed: of the initialisation.
+        seed: of the initialization.
 
     Returns:
         The network: reads ``"observation"``, writes ``"hidden"`` (the penultimate

@@ -12,7 +12,7 @@ import torch
 from tensordict import TensorDictBase
 from torchrl.collectors import Collector
 
-from agents.dqn import DQNAgent
+from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.environment import (
     current_tasks,
@@ -67,7 +67,7 @@ class RemoteCollector:
         self.agent = DQNAgent(config, self.env, memory=lambda *_: None)
         self._stored = list(self.agent.loss.in_keys)
         self._features: TransitionFeatures | None = None
-        if config.policy == "infors":
+        if config.keeps_features:
             observation = self.env.observation_spec_unbatched["observation"]
             target = choose_target(config, observation.shape)
             self._features = TransitionFeatures(self.agent.loss, target)

@@ -23,10 +23,10 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from agents.dqn import DQNAgent
+from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.engine import EngineError
 from agents.q_learning.environment import current_tasks, make_torchrl_env
+from agents.q_learning.errors import EngineError
 from agents.q_learning.ray_collector import CollectorPlace, Report
 from agents.q_learning.ray_memory import (
     MOST_DEATHS,

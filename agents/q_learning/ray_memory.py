@@ -22,7 +22,7 @@ from torchrl.data import (
 )
 
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.engine import EngineError
+from agents.q_learning.errors import EngineError
 from agents.q_learning.memory import memory_options
 from agents.q_learning.standardization import RunningStandardization
 from info_replay import (
@@ -32,7 +32,15 @@ from info_replay import (
 )
 from info_replay.storage.snapshot import current_snapshot, new_snapshot
 
-__all__ = ["MOST_DEATHS", "RayMemory", "is_death", "last_line"]
+__all__ = [
+    "MOST_DEATHS",
+    "RayMemory",
+    "buffer_parts",
+    "is_death",
+    "last_line",
+    "load_memory",
+    "save_memory",
+]
 
 #: After so many deaths in a row, without any work in between, a run gives up.
 MOST_DEATHS = 3
@@ -64,6 +72,8 @@ class RayMemory:
         checkpoint: folder to save to.
 
     Attributes:
+        config: the settings.
+        checkpoint: the folder.
         buffer: the buffer as it is now, once started.
     """
 
@@ -71,7 +81,7 @@ class RayMemory:
 
     def __init__(self, config: DQNConfig, checkpoint: Path) -> None:
         self.checkpoint = checkpoint.absolute()
-        self._config = config
+        self.config = config
         self._deaths = 0
         self._holds_frames = False
 
@@ -81,7 +91,7 @@ class RayMemory:
         Raises:
             EngineError: if the buffer cannot be made.
         """
-        kind, options = _buffer_parts(self._config)
+        kind, options = buffer_parts(self.config)
         here = ray.get_runtime_context().get_node_id()
         self.buffer = RayReplayBuffer(
             replay_buffer_cls=kind,
@@ -127,10 +137,16 @@ class RayMemory:
 
     def _is_alive(self) -> bool:
         try:
-            ray.get(self.buffer._rb.__ray_ready__.remote())
+            ray.get(self.actor.__ray_ready__.remote())
         except RayActorError:
             return False
         return True
+
+    @property
+    def actor(self) -> Any:
+        """The actor that holds the buffer."""
+        # TorchRL gives no other way to call a function where the buffer is.
+        return self.buffer._rb
 
     @property
     def client(self) -> Any:
@@ -150,7 +166,7 @@ class RayMemory:
         Args:
             batch_size: number of transitions.
         """
-        return self.buffer.sample(batch_size).to(self._config.torch_device)
+        return self.buffer.sample(batch_size).to(self.config.torch_device)
 
     def update_tensordict_priority(self, data: TensorDictBase) -> None:
         """Write fresh features and priorities back.
@@ -173,7 +189,7 @@ class RayMemory:
         Returns:
             What it returns.
         """
-        return ray.get(self.buffer._rb.__ray_call__.remote(question, *details))
+        return ray.get(self.actor.__ray_call__.remote(question, *details))
 
     def save(self) -> None:
         """Save to the checkpoint, whole or not at all.
@@ -215,7 +231,7 @@ def load_memory(memory: TensorDictReplayBuffer, path: Path) -> None:
     memory.loads(path)
 
 
-def _buffer_parts(
+def buffer_parts(
     config: DQNConfig,
 ) -> tuple[type[TensorDictReplayBuffer], dict[str, Any]]:
     """Class and options of a run's buffer, as actors want them: parts as functions.
@@ -234,10 +250,10 @@ def _buffer_parts(
             )
         return TensorDictReplayBuffer, options
     options["capacity"] = config.capacity
-    if config.policy == "infors":
-        options |= memory_options(config)
+    if config.keeps_features:
         options["transform_factory"] = RunningStandardization
-        return InfoReservoirReplayBuffer, options
+    if config.policy == "infors":
+        return InfoReservoirReplayBuffer, options | memory_options(config)
     options["writer"] = functools.partial(_make_writer, config)
     return SelectiveReplayBuffer, options
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.pictures import Pictures
-from agents.run_folder import RunFolder
+from agents.runs.folder import RunFolder
+from agents.runs.pictures import Pictures
 
 __all__ = ["draw_q_pictures", "format_q_result", "is_q_learning"]
 
@@ -16,7 +16,7 @@ _WORDS = {
     "mean": "mean return along the run",
     "current_end": "last task, at the end",
     "old_end": "other tasks, at the end",
-    "old_during": "other tasks, while the last was learnt",
+    "old_during": "other tasks, while the last was learned",
     "forgetting": "forgetting",
 }
 

@@ -14,7 +14,7 @@ __all__ = ["RunningStandardization"]
 
 
 class RunningStandardization(Transform):
-    """Standardises an entry of collected frames by the statistics of all so far.
+    """Standardizes an entry of collected frames by the statistics of all so far.
 
     For a replay buffer: acts on what is written, not on what is sampled. The statistics
     are saved with the buffer, and belong to the one process that writes. A number that

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torchrl.data import Categorical, OneHot, Unbounded
 from torchrl.objectives import DQNLoss, SoftUpdate
 
-from agents.dqn import DQNAgent
 from agents.q_learning import DQNConfig, FeatureDQNLoss, make_q_network
+from agents.q_learning.agent import DQNAgent
 
 #: Settings of a run of a second or less.
 SMALL: dict[str, Any] = {

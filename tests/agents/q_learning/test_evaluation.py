@@ -11,7 +11,7 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 from torchrl.modules import QValueActor
 
-from agents.dqn import DQNAgent
+from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.environment import make_task_envs
 from agents.q_learning.evaluation import TaskEvaluator
@@ -91,7 +91,7 @@ def test_an_evaluation_leaves_the_training_alone() -> None:
     collect(experiment.agent, 10)
 
     def state() -> Any:
-        copies = [copy.unwrapped for copy in experiment.agent.env._env.envs]
+        copies = [copy.unwrapped for copy in experiment.agent.env.envs]
         return (
             [(copy.frames, copy.task, list(copy.state)) for copy in copies],
             [copy.np_random.bit_generator.state for copy in copies],

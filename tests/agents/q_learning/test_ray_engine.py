@@ -20,15 +20,15 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.engine import EngineError
+from agents.q_learning.errors import EngineError
 from agents.q_learning.experiment import DQNExperiment
 from agents.q_learning.features import place_by_action
 from agents.q_learning.ray_collector import RemoteCollector
 from agents.q_learning.ray_engine import RayEngine
-from agents.q_learning.ray_memory import RayMemory, _buffer_parts, load_memory
-from agents.run_folder import RunFolder
-from tests.agents.helpers import assert_same_state
+from agents.q_learning.ray_memory import RayMemory, buffer_parts, load_memory
+from agents.runs.folder import RunFolder
 from tests.agents.q_learning.test_ray_parts import learner, small, weights
+from tests.agents.supervised.helpers import assert_same_state
 
 pytestmark = pytest.mark.ray
 
@@ -50,11 +50,10 @@ def _local_ray() -> Iterator[None]:
         ray.shutdown()
 
 
-@pytest.fixture(params=[("infors", 0.0), ("infors", 0.25), ("rs", 0.25)], ids=str)
-def memory(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RayMemory]:
-    policy, recent = request.param
-    config = small(policy=policy, recent=recent)
-    memory = RayMemory(config, tmp_path / "memory")
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[RayMemory]:
+    """A memory in an actor; test_ray_parts.py has the checkpoints of all policies."""
+    memory = RayMemory(small(recent=0.25), tmp_path / "memory")
     memory.start()
     yield memory
     memory.close()
@@ -80,7 +79,7 @@ def train_until(engine: RayEngine, training: Iterator[int], frames: int) -> None
 
 def checkpointed(memory: RayMemory) -> int:
     """How many frames a checkpoint knows of."""
-    kind, options = _buffer_parts(small())
+    kind, options = buffer_parts(small())
     twin = kind(delayed_init=False, **options)
     load_memory(twin, memory.checkpoint)
     return int(twin.write_count)
@@ -147,8 +146,8 @@ class TestADeadCollector:
 
 
 class TestADeadBuffer:
-    def test_comes_back_to_the_bit_as_it_was_saved(self, memory: RayMemory) -> None:
-        batches = frames_of(memory._config, 12)
+    def test_comes_back_bit_for_bit_as_it_was_saved(self, memory: RayMemory) -> None:
+        batches = frames_of(memory.config, 12)
         for batch in batches[:8]:
             memory.client.extend(batch)
         sample = memory.sample(32)
@@ -160,7 +159,7 @@ class TestADeadBuffer:
         for batch in batches[8:]:
             memory.client.extend(batch)
         onward = memory.buffer.state_dict()
-        kill(memory.buffer._rb)
+        kill(memory.actor)
         memory.revive()
         assert_same_state(memory.buffer.state_dict(), saved)
         assert memory.buffer.write_count == 8 * 16
@@ -181,7 +180,7 @@ class TestADeadBuffer:
                 train_until(engine, training, engine.collected + 160)
             before = engine.collected
             with caplog.at_level(logging.WARNING):
-                kill(engine.memory.buffer._rb)
+                kill(engine.memory.actor)
                 saved = checkpointed(engine.memory)
                 train_until(engine, training, before + 320)
             assert [place.lives for place in engine.places] == [1, 1]

@@ -10,13 +10,14 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from agents.dqn import DQNAgent
+from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.engine import LocalEngine, make_engine
+from agents.q_learning.engine import make_engine
 from agents.q_learning.features import TransitionFeatures
+from agents.q_learning.local_engine import LocalEngine
 from agents.q_learning.ray_collector import RemoteCollector
-from agents.q_learning.ray_memory import _buffer_parts, load_memory, save_memory
-from tests.agents.helpers import assert_same_state
+from agents.q_learning.ray_memory import buffer_parts, load_memory, save_memory
+from tests.agents.supervised.helpers import assert_same_state
 
 
 def small(**chosen: Any) -> DQNConfig:
@@ -82,16 +83,6 @@ class TestCollectedFrames:
         torch.testing.assert_close(batch["feature"], expected["feature"])
         torch.testing.assert_close(batch["target"], expected["target"])
 
-    def test_the_td_target_is_that_of_the_learners_target_network(self) -> None:
-        config = small(target="td")
-        agent = learner(config)
-        batch = RemoteCollector(config, 0).make_batch(weights(agent), 0)
-        estimate = agent.loss.value_estimator.value_estimate(
-            batch.select(*agent.loss.in_keys),
-            target_params=agent.loss.target_value_network_params,
-        )
-        torch.testing.assert_close(batch["target"], estimate)
-
     @pytest.mark.parametrize("policy", ["infors", "rs", "fifo", "prioritized"])
     def test_bring_what_is_stored_and_nothing_else(self, policy: str) -> None:
         config = small(policy=policy)
@@ -117,7 +108,7 @@ class TestCollectedFrames:
 class TestTasksOfASequence:
     def test_are_shared_among_all_copies_of_all_collectors(self) -> None:
         collector = RemoteCollector(small(collectors=4), 0)
-        copies = collector.env._env.envs
+        copies = collector.env.envs
         assert [copy.unwrapped.lengths for copy in copies] == [(50, 50)] * 2
 
     @pytest.mark.parametrize(("frames", "task"), [(0, 0), (2 * 80, 0), (2 * 160, 1)])
@@ -156,7 +147,7 @@ class TestCheckpoints:
         memory = self._make(config)
         memory.extend(self._frames(0))
         save_memory(memory, tmp_path)
-        monkeypatch.setattr(memory._writer, "dumps", lambda path: 1 / 0)
+        monkeypatch.setattr(memory.writer, "dumps", lambda path: 1 / 0)
         memory.extend(self._frames(1))
         with pytest.raises(ZeroDivisionError):
             save_memory(memory, tmp_path)
@@ -170,7 +161,7 @@ class TestCheckpoints:
         assert len(memory) == 0
 
     def _state(self, memory: Any) -> Any:
-        """Everything, with the trees of a prioritised sampler as numbers."""
+        """Everything, with the trees of a prioritized sampler as numbers."""
         state = memory.state_dict()
         for name, entry in state["_sampler"].items():
             if name.endswith("_tree"):
@@ -178,7 +169,7 @@ class TestCheckpoints:
         return state
 
     def _make(self, config: DQNConfig) -> Any:
-        kind, options = _buffer_parts(config)
+        kind, options = buffer_parts(config)
         return kind(delayed_init=False, **options)  # as RayReplayBuffer does
 
     def _frames(self, value: float) -> TensorDict:
@@ -197,7 +188,3 @@ class TestMakeEngine:
     def test_refuses_a_memory_of_ones_own(self) -> None:
         with pytest.raises(ValueError, match="makes its memory itself"):
             make_engine(small(), memory=lambda *_: None)
-
-    def test_refuses_tasks_too_short_for_all_copies(self) -> None:
-        with pytest.raises(ValueError, match="lengths must be"):
-            make_engine(small(lengths="7,400", collectors=4))

@@ -1,6 +1,6 @@
 """What a run is judged by, from the scores of every task along the stream.
 
-``R[i, j]`` is the score of task ``j`` after task ``i`` has been learnt, ``b[j]`` that
+``R[i, j]`` is the score of task ``j`` after task ``i`` has been learned, ``b[j]`` that
 of task ``j`` before anything was (Appendix "Forward transfer and backward transfer").
 """
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F  # noqa: N812  the name everybody knows
 from tensordict import TensorDict
 from torch import Tensor
 
-from agents.gradients import LossGradients
-from agents.networks import FeatureNetwork, make_network
+from agents.supervised.gradients import LossGradients
+from agents.supervised.networks import FeatureNetwork, make_network
 
-SHAPES = {"fc": (1, 8, 8), "resnet18": (3, 32, 32)}
+SHAPES = {"fc": (1, 8, 8), "resnet18": (3, 8, 8)}
 for_each_network = pytest.mark.parametrize("name", list(SHAPES))
 
 
@@ -43,13 +43,14 @@ def one_gradient(
     return torch.cat([part.flatten() for part in found])
 
 
-@pytest.mark.parametrize("num_classes", [7, None], ids=["classes", "regression"])
-@for_each_network
+@pytest.mark.parametrize(
+    ("name", "num_classes"), [("fc", 7), ("fc", None), ("resnet18", 7)]
+)
 def test_every_row_is_what_autograd_finds(name: str, num_classes: int | None) -> None:
     network = make_network(name, SHAPES[name], num_classes or 1, seed=0)
-    items = make_items(4, SHAPES[name], num_classes)
+    items = make_items(2, SHAPES[name], num_classes)
     gradients = LossGradients(network, num_classes)
-    for groups in (items.unsqueeze(1), items.reshape(2, 2), items.unsqueeze(0)):
+    for groups in (items.unsqueeze(1), items.unsqueeze(0)):
         expected = [one_gradient(network, group, num_classes) for group in groups]
         torch.testing.assert_close(
             gradients(groups), torch.stack(expected), rtol=1e-3, atol=1e-5

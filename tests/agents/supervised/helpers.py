@@ -1,4 +1,4 @@
-"""Small learners, memories and runs on streams that need no download."""
+"""Small learners and runs on streams that need no download."""
 
 from __future__ import annotations
 
@@ -9,24 +9,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torchrl.data import TensorDictReplayBuffer
 
-from agents.config import ExperimentConfig
-from agents.derpp import DERPlusPlusAgent
-from agents.experiment import Experiment
-from agents.gradients import LossGradients
-from agents.networks import FeatureNetwork, make_network
-from agents.run_folder import RunFolder
-from agents.samplers import SubsetSampler
+from agents.runs.folder import RunFolder
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.derpp import DERPlusPlusAgent
+from agents.supervised.experiment import Experiment
+from agents.supervised.gradients import LossGradients
+from agents.supervised.networks import FeatureNetwork, make_network
+from agents.supervised.samplers import SubsetSampler
 from continual_envs import make_stream
-from info_replay import (
-    GradientGreedyWriter,
-    SelectiveReplayBuffer,
-    make_replay_buffer,
-)
+from info_replay import SelectiveReplayBuffer, make_replay_buffer
 
 Batch = tuple[NDArray[Any], NDArray[Any]]
 
-#: Settings of a run of a second on Split Digits.
+#: Settings of a run of a fraction of a second on Split Digits.
 SMALL: dict[str, Any] = {
     "epochs": 1,
     "batch_size": 32,
@@ -38,29 +35,18 @@ SMALL: dict[str, Any] = {
 
 
 def make_memory(
-    policy: str,
-    capacity: int = 20,
-    *,
-    num_classes: int | None = 10,
-    seed: int = 0,
-    sampler: SubsetSampler | None = None,
+    policy: str, capacity: int = 20, *, seed: int = 0, **options: Any
 ) -> SelectiveReplayBuffer:
-    options: dict[str, Any] = {}
-    if policy in ("cbrs", "coreset") or policy.startswith("info"):
-        options["num_classes"] = num_classes
-    if policy == "gss":
-        options["gradients"] = len  # until there is a network; see make_agent
     return make_replay_buffer(
         policy,
         capacity,
-        sampler=sampler or SubsetSampler(),
         generator=torch.Generator().manual_seed(seed),
-        **options,
+        **{"sampler": SubsetSampler(), "num_classes": 10, **options},
     )
 
 
 def make_agent(
-    memory: SelectiveReplayBuffer | None,
+    memory: str | TensorDictReplayBuffer | None,
     *,
     network: str = "fc",
     shape: tuple[int, ...] = (1, 8, 8),
@@ -68,14 +54,15 @@ def make_agent(
     init: int = 0,
     **options: Any,
 ) -> DERPlusPlusAgent:
+    """An agent with a memory, or one of 20 slots with a policy."""
     made = make_network(network, shape, num_classes or 1, seed=init)
-    if memory is not None and isinstance(memory.writer, GradientGreedyWriter):
-        memory.writer.gradients = LossGradients(made, num_classes)
+    if isinstance(memory, str):
+        gradients = LossGradients(made, num_classes)
+        memory = make_memory(
+            memory, seed=init, num_classes=num_classes, gradients=gradients
+        )
     return DERPlusPlusAgent(
-        made,
-        memory,
-        num_classes=num_classes,
-        **{"replay_batch_size": 6, **options},
+        made, memory, num_classes=num_classes, **{"replay_batch_size": 6, **options}
     )
 
 
@@ -96,13 +83,14 @@ def copied(network: FeatureNetwork) -> FeatureNetwork:
     return copy.deepcopy(network)
 
 
-def parameters(agent: DERPlusPlusAgent) -> torch.Tensor:
+def parameters(module: DERPlusPlusAgent | FeatureNetwork) -> torch.Tensor:
     """All parameters in one vector, a copy."""
-    return torch.cat([p.detach().flatten() for p in agent.network.parameters()])
+    network = module.network if isinstance(module, DERPlusPlusAgent) else module
+    return torch.cat([p.detach().flatten() for p in network.parameters()])
 
 
 def assert_same_state(one: Any, two: Any) -> None:
-    """Two nested states are the same to the bit.
+    """Two nested states are the same bit for bit.
 
     But for the version of a list that a memory derives anew when it is loaded, and for
     slots that were never written.
@@ -132,10 +120,8 @@ def assert_same_state(one: Any, two: Any) -> None:
 
 
 def small(**chosen: Any) -> ExperimentConfig:
-    """Settings of a run of a second or less."""
     env = chosen.pop("env", "SplitDigits")
-    config: ExperimentConfig = ExperimentConfig.preset(env, **{**SMALL, **chosen})
-    return config
+    return ExperimentConfig.preset(env, **{**SMALL, **chosen})
 
 
 def finish(config: ExperimentConfig, path: Path) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from agents.runs.files import replace_file
 
 __all__ = ["CheckpointError", "load_checkpoint", "save_checkpoint"]
 
@@ -28,20 +28,10 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     Raises:
         CheckpointError: if it cannot be written; the old file is still there.
     """
-    partial: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        partial = Path(name)
-        with os.fdopen(handle, "wb") as file:
+        with replace_file(path) as file:
             torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException as error:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
-        if not isinstance(error, OSError | RuntimeError):
-            raise
+    except (OSError, RuntimeError) as error:  # torch raises the latter on a full disk
         kept = f"; the last one, {path}, is kept" if path.exists() else ""
         raise CheckpointError(f"cannot write a checkpoint ({error}){kept}") from error
 
@@ -64,14 +54,14 @@ def load_checkpoint(
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint {path}")
     try:
-        # torch does not compare the check sums that it writes.
+        # torch does not compare the checksums that it writes.
         with zipfile.ZipFile(path) as archive:
             wrong = archive.testzip()
         if wrong is not None:
-            raise ValueError(f"the check sum of {wrong} is wrong")
+            raise ValueError(f"the checksum of {wrong} is wrong")
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        # What torch has to say is how to run code from the file all the same.
+        # torch's own message tells how to run the code in the file nevertheless.
         refused = isinstance(error, pickle.UnpicklingError)
         text = "it holds more than plain values and tensors" if refused else str(error)
         text = text.splitlines()[0] if text else type(error).__name__

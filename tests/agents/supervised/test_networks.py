@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torchvision.models import resnet18
 
-from agents.networks import NETWORKS, make_network
+from agents.supervised.networks import NETWORKS, FullyConnected, make_network
 
 SHAPES = {"fc": (1, 8, 8), "resnet18": (3, 32, 32)}
 
@@ -64,9 +64,22 @@ def test_resnet_18_begins_with_a_wide_convolution_and_max_pooling(
     assert network(torch.rand(2, channels, 32, 32))[1].shape == (2, 10)
 
 
-def test_only_resnet_depends_on_the_other_samples_of_a_batch() -> None:
-    assert make_network("resnet18", (3, 32, 32), 10, seed=0).depends_on_batch
-    assert not make_network("fc", (1, 8, 8), 10, seed=0).depends_on_batch
+def test_only_resnet_needs_images_and_company() -> None:
+    for name, answer in (("resnet18", True), ("fc", False)):
+        network = make_network(name, SHAPES[name], 10, seed=0)
+        assert network.depends_on_batch == network.needs_images == answer
+
+
+class Narrow(FullyConnected):
+    """A network of the user's."""
+
+    def __init__(self, input_shape: tuple[int, ...], num_outputs: int) -> None:
+        super().__init__(input_shape, num_outputs, hidden=(7,))
+
+
+def test_a_network_of_the_users_is_made_like_ours() -> None:
+    network = make_network(f"{__name__}:Narrow", (1, 8, 8), 10, seed=0)
+    assert network(torch.zeros(3, 1, 8, 8))[0].shape == (3, 7)
 
 
 @pytest.mark.parametrize("name", list(NETWORKS))
@@ -74,19 +87,13 @@ def test_the_first_weights_depend_on_the_seed_alone(name: str) -> None:
     torch.manual_seed(1)
     one = make_network(name, SHAPES[name], 4, seed=5).state_dict()
     torch.manual_seed(2)
+    state = torch.get_rng_state()
     two = make_network(name, SHAPES[name], 4, seed=5).state_dict()
+    assert torch.equal(torch.get_rng_state(), state)
     other = make_network(name, SHAPES[name], 4, seed=6).state_dict()
     assert all(torch.equal(one[key], two[key]) for key in one)
     weights = [key for key in one if one[key].ndim > 1]
     assert not any(torch.equal(one[key], other[key]) for key in weights)
-
-
-@pytest.mark.parametrize("name", list(NETWORKS))
-def test_the_global_generator_is_left_alone(name: str) -> None:
-    torch.manual_seed(1)
-    before = torch.get_rng_state()
-    make_network(name, SHAPES[name], 4, seed=5)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_an_unknown_network_is_refused_with_the_names_there_are() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from agents.checkpoint import load_checkpoint
-from agents.pictures import Pictures
-from agents.run_folder import RunFolder
+from agents.runs.checkpoint import load_checkpoint
+from agents.runs.folder import RunFolder
+from agents.runs.pictures import Pictures
 from continual_envs.rendering import picture
 
 __all__ = ["draw_pictures", "format_result"]
 
 _MOST_IMAGES = 100
-_MOST_COLOURS = 10  # of matplotlib's; further classes begin again with the first
+_MOST_COLORS = 10  # of matplotlib's; further classes begin again with the first
 
 
 def format_result(folder: RunFolder) -> str:
@@ -63,8 +63,7 @@ def format_result(folder: RunFolder) -> str:
         lines += ["", f"  memory: {memory['size']} items"]
         if "class_counts" in memory:
             lines[-1] += f", classes {memory['class_counts']}"
-        greedy = result["policy"] in ("gss", "fss-clust", "coreset", "infogs")
-        what = "stored along the way" if greedy else "entered reservoir sampling"
+        what = "items that entered the reservoir, or were stored where there is none"
         lines.append(f"  {what}: {memory['reservoir_count']}")
     total = sum(seconds.values()) or 1.0
     spent = ", ".join(
@@ -92,7 +91,7 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
         f"{result['env']}, {result['policy']}, imbalance {result['imbalance']}, "
         f"seed {result['seed']}"
     )
-    # Runs from before they were noted have none.
+    # Runs of earlier versions have none.
     ends = result.get("task_ends", [])[:-1]
 
     def start(ylabel: str) -> tuple[Any, Any]:
@@ -113,7 +112,7 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
         counts = np.array([event["class_counts"] for event in memory]).T
         labels = [f"class {number}" for number in range(len(counts))]
         axes.stackplot([event["step"] for event in memory], counts, labels=labels)
-        if len(counts) <= _MOST_COLOURS:
+        if len(counts) <= _MOST_COLORS:
             _legend(axes, stacked=True)
         pictures.save(figure, "memory_classes")
     file = folder.path / "memory.pt"

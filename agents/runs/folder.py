@@ -3,8 +3,8 @@
 ========================  ===========================================================
 ``config.json``           the settings
 ``versions.json``         of Python and of the packages
-``metrics.jsonl``         one line an event along the run
-``result.json``           what came out; the same for the same settings, to the byte
+``metrics.jsonl``         one line per event along the run
+``result.json``           what came out; the same for the same settings, byte for byte
 ``timing.json``           where the time went
 ``memory.pt``             what the memory holds at the end
 ``checkpoint.pt``         while the run is not over
@@ -15,25 +15,20 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-__all__ = ["RunError", "RunFolder", "Settings", "make_logger"]
+from agents.runs.files import replace_file
+from agents.settings import Settings
+
+__all__ = ["RunError", "RunFolder"]
 
 _PACKAGES = ("torch", "torchvision", "torchrl", "tensordict", "gymnasium", "numpy")
 #: Settings that may differ between a run and its continuation.
 _FREE = ("checkpoint_every", "data_dir", "tensorboard")
-
-
-class Settings(Protocol):
-    """Typed settings of a run, with a default for each."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The settings by name."""
 
 
 class RunError(RuntimeError):
@@ -45,6 +40,10 @@ class RunFolder:
 
     Args:
         path: the folder.
+
+    Attributes:
+        checkpoint: file of the last checkpoint.
+        metrics: file of the events along the run.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -128,17 +127,12 @@ class RunFolder:
         Raises:
             RunError: if it cannot be written.
         """
-        target = self.path / name
-        partial = self.path / f".{name}.partial"
+        path = self.path / name
         try:
-            with partial.open("w") as file:
-                file.write(json.dumps(content, indent=1) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, target)
+            with replace_file(path) as file:
+                file.write((json.dumps(content, indent=1) + "\n").encode())
         except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise RunError(f"cannot write {target} ({error})") from error
+            raise RunError(f"cannot write {path} ({error})") from error
 
     def read(self, name: str) -> Any:
         """Read a JSON file.
@@ -150,7 +144,7 @@ class RunFolder:
         try:
             return json.loads(path.read_text())
         except FileNotFoundError:
-            raise RunError(f"{path} is missing: this is no finished run") from None
+            raise RunError(f"{path} is missing: this is not a finished run") from None
         except OSError as error:
             raise RunError(f"cannot read {path} ({error})") from error
         except ValueError as error:
@@ -175,12 +169,3 @@ class RunFolder:
 def _versions() -> dict[str, str]:
     packages = {name: version(name) for name in _PACKAGES}
     return {"python": platform.python_version(), **packages}
-
-
-def make_logger(wanted: bool, folder: RunFolder | None) -> Any:
-    """TorchRL's logger for TensorBoard, if it is wanted and there is a folder."""
-    if not wanted or folder is None:
-        return None
-    from torchrl.record.loggers.tensorboard import TensorboardLogger
-
-    return TensorboardLogger("tensorboard", log_dir=str(folder.path))

@@ -9,17 +9,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agents.cli import main
-from agents.pictures import Pictures
-from agents.run_folder import RunError, RunFolder
-from agents.show import draw_pictures, format_result
-from tests.agents.helpers import finish, small
+from agents.runs.folder import RunError, RunFolder
+from agents.runs.pictures import Pictures
+from agents.supervised.show import draw_pictures, format_result
+from tests.agents.supervised.helpers import finish, small
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     path = tmp_path_factory.mktemp("runs") / "digits"
     finish(small(policy="infors", capacity=120), path)
+    return RunFolder(path)
+
+
+@pytest.fixture(scope="module")
+def diabetes(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    path = tmp_path_factory.mktemp("runs") / "diabetes"
+    finish(small(env="SplitDiabetes", policy="rs", batch_size=16), path)
     return RunFolder(path)
 
 
@@ -38,16 +44,22 @@ def test_the_table_has_the_numbers_of_the_result(digits: RunFolder) -> None:
         assert "  ".join(f"{100 * score:6.1f}" for score in row) in text
     assert f"memory: {result['memory']['size']} items" in text
     assert str(result["memory"]["class_counts"]) in text
-    assert f"reservoir sampling: {result['memory']['reservoir_count']}" in text
+    assert f"where there is none: {result['memory']['reservoir_count']}\n" in text
 
 
 def test_the_table_tells_the_share_of_the_memory(digits: RunFolder) -> None:
-    digits_time = {"learning": 6.0, "memory": 1.0, "evaluation": 3.0}
     before = digits.read("timing.json")
-    digits.write("timing.json", digits_time)
+    digits.write("timing.json", {"learning": 6.0, "memory": 1.0, "evaluation": 3.0})
     text = format_result(digits)
     digits.write("timing.json", before)
     assert "learning 6.0 s (60 %), memory 1.0 s (10 %), evaluation 3.0 s (30 %)" in text
+
+
+def test_regression_is_shown_in_its_own_unit(diabetes: RunFolder) -> None:
+    result, text = diabetes.read("result.json"), format_result(diabetes)
+    assert "average negative squared error" in text
+    for score in (result["average"], *result["matrix"][-1]):
+        assert f"{score:.4f}" in text
 
 
 def check_picture(path: Path) -> None:
@@ -58,27 +70,32 @@ def check_picture(path: Path) -> None:
     assert pixels.std() > 1
 
 
-def test_pictures_are_drawn_into_the_folder(
-    digits: RunFolder, capsys: pytest.CaptureFixture[str]
+def test_pictures_are_drawn_into_the_folder_and_can_be_drawn_again(
+    digits: RunFolder,
 ) -> None:
-    assert main(["show", str(digits.path)]) == 0
-    printed = capsys.readouterr().out
-    assert "average accuracy" in printed
-    for name in ("tasks.png", "memory_classes.png", "memory_images.png"):
-        assert str(digits.path / name) in printed
-        check_picture(digits.path / name)
+    first = {path: path.read_bytes() for path in draw_pictures(digits)}
+    names = ["tasks.png", "memory_classes.png", "memory_images.png"]
+    assert list(first) == [digits.path / name for name in names]
+    for path in first:
+        check_picture(path)
+    assert {path: path.read_bytes() for path in draw_pictures(digits)} == first
 
 
+@pytest.mark.parametrize("version", ["now", "before task ends were noted"])
 def test_pictures_name_the_run_its_tasks_and_its_classes(
-    digits: RunFolder, monkeypatch: pytest.MonkeyPatch
+    version: str, digits: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: dict[str, Any] = {}
     monkeypatch.setattr(
         Pictures, "save", lambda _, figure, name: drawn.update({name: figure.axes[0]})
     )
+    result = digits.read("result.json")
+    ends = result["task_ends"]
+    if version != "now":
+        ends = []
+        old = {name: value for name, value in result.items() if name != "task_ends"}
+        monkeypatch.setattr(digits, "read", lambda _: old)
     draw_pictures(digits)
-    ends = digits.read("result.json")["task_ends"]
-    assert len(ends) == 5
     for name, kind, count in (("tasks", "task", 5), ("memory_classes", "class", 10)):
         axes = drawn[name]
         assert axes.get_title() == "SplitDigits, infors, imbalance 1, seed 0"
@@ -90,49 +107,18 @@ def test_pictures_name_the_run_its_tasks_and_its_classes(
         assert [line.get_xdata()[0] for line in dashed] == ends[:-1]
 
 
-def test_a_run_from_before_task_ends_were_noted_is_drawn(digits: RunFolder) -> None:
-    result = digits.read("result.json")
-    old = {name: value for name, value in result.items() if name != "task_ends"}
-    digits.write("result.json", old)
-    assert len(draw_pictures(digits)) == 3
-    digits.write("result.json", result)
-
-
-def test_pictures_can_be_drawn_again(digits: RunFolder) -> None:
-    first = {path: path.read_bytes() for path in draw_pictures(digits)}
-    assert len(first) == 3
-    assert {path: path.read_bytes() for path in draw_pictures(digits)} == first
-
-
-def test_a_run_without_a_memory_has_no_pictures_of_it(tmp_path: Path) -> None:
+def test_what_a_run_has_not_is_not_drawn(diabetes: RunFolder, tmp_path: Path) -> None:
+    (path,) = draw_pictures(diabetes)  # of vectors
+    check_picture(path)
     finish(small(policy="none", steps=5), tmp_path)
-    paths = draw_pictures(RunFolder(tmp_path))
-    assert [path.name for path in paths] == ["tasks.png"]
-    assert "memory:" not in format_result(RunFolder(tmp_path))
-
-
-def test_regression_is_shown_in_its_own_unit(tmp_path: Path) -> None:
-    finish(small(env="SplitDiabetes", policy="rs", batch_size=16), tmp_path)
     folder = RunFolder(tmp_path)
-    text = format_result(folder)
-    assert "average negative squared error" in text
-    assert f"{folder.read('result.json')['average']:.4f}" in text
-    paths = draw_pictures(folder)
-    assert [path.name for path in paths] == ["tasks.png"]
-    check_picture(paths[0])
-
-
-def test_a_score_of_regression_is_not_rounded_away(tmp_path: Path) -> None:
-    finish(small(env="SplitDiabetes", policy="rs", batch_size=16), tmp_path)
-    folder = RunFolder(tmp_path)
-    text = format_result(folder)
-    for score in folder.read("result.json")["matrix"][-1]:
-        assert f"{score:.2f}" in text
+    assert [path.name for path in draw_pictures(folder)] == ["tasks.png"]
+    assert "memory:" not in format_result(folder)
 
 
 def test_a_run_that_is_not_finished_is_refused(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.create(small(policy="rs"))
     for show in (format_result, draw_pictures):
-        with pytest.raises(RunError, match="no finished run"):
+        with pytest.raises(RunError, match="not a finished run"):
             show(folder)

@@ -1,0 +1,57 @@
+"""From the settings of a run to its memory: :func:`make_memory`."""
+
+from __future__ import annotations
+
+import torch
+
+from agents.supervised.config import NO_REPLAY, ExperimentConfig
+from agents.supervised.gradients import LossGradients
+from agents.supervised.networks import FeatureNetwork
+from agents.supervised.samplers import SubsetSampler
+from info_replay import SelectiveReplayBuffer, make_criterion, make_replay_buffer
+
+__all__ = ["make_memory"]
+
+
+def make_memory(
+    config: ExperimentConfig, num_classes: int | None, network: FeatureNetwork
+) -> SelectiveReplayBuffer | None:
+    """The memory of a run.
+
+    Every policy is given all options; those that it has no use for are ignored.
+
+    Args:
+        config: the settings.
+        num_classes: of the stream, ``None`` for regression.
+        network: that learns; ``"gss"`` looks at its gradients.
+
+    Returns:
+        The memory, ``None`` for no replay.
+
+    Raises:
+        ValueError: if the policy is not one that can be made from these options.
+    """
+    if config.policy == NO_REPLAY:
+        return None
+    device = config.torch_device
+    try:
+        return make_replay_buffer(
+            config.policy,
+            config.capacity,
+            sampler=SubsetSampler(),
+            device=device,
+            generator=torch.Generator(device=device).manual_seed(config.seed),
+            criterion=make_criterion(config.criterion, eta=config.eta),
+            gamma=config.gamma,
+            gamma_learnability=config.gamma_learnability,
+            noise=config.noise,
+            jitter=config.jitter,
+            decay=config.decay,
+            num_classes=num_classes,
+            parts=config.coreset_parts,
+            group_size=config.gss_group_size,
+            groups=config.gss_groups,
+            gradients=LossGradients(network, num_classes),
+        )
+    except TypeError as error:  # not a policy, or one that needs other options
+        raise ValueError(str(error)) from error
