@@ -11,15 +11,10 @@ __all__ = ["RandomStream", "generator_of"]
 
 
 def generator_of(seed: int, purpose: int, number: int) -> np.random.Generator:
-    """A generator for one of several purposes at one point of the stream.
+    """A new generator, the same one for the same arguments.
 
-    Args:
-        seed: of the writer.
-        purpose: from 1 on; 0 is that of :class:`RandomStream`.
-        number: of the item, batch or task.
-
-    Returns:
-        A new generator, the same one for the same arguments.
+    ``purpose`` tells apart what a writer draws, from 1 on (0 is that of
+    :class:`RandomStream`); ``number`` is that of the item, batch or task.
     """
     return np.random.Generator(
         np.random.Philox(
@@ -32,24 +27,19 @@ def generator_of(seed: int, purpose: int, number: int) -> np.random.Generator:
 class RandomStream:
     """Four uniform numbers for every item of a stream, addressed by its number.
 
-    The numbers are a function of the seed and of the item's number alone (a
-    counter-based generator), so they do not depend on how the stream was cut into
-    batches, on what happened to other items or on where a run was interrupted.
+    The generator is counter-based: the numbers do not depend on how the stream is cut
+    into batches, on what happens to other items or on where a run is interrupted.
     """
 
     DRAWS = 4  # one block of Philox-4x64
     AHEAD = 1024  # items whose numbers are drawn together
 
     def __init__(self) -> None:
-        self._place = (-1, -1)  # the seed, and the first item of what was drawn
+        self._place = (-1, -1)  # seed and first item of the numbers in _drawn
         self._drawn = np.empty((0, self.DRAWS))
 
     def uniforms(self, seed: int, first: int, count: int) -> NDArray[np.float64]:
-        """Numbers in [0, 1) of items ``first`` to ``first + count - 1``.
-
-        Returns:
-            Array of shape ``(count, 4)``; not to be changed.
-        """
+        """Numbers in [0, 1) from item ``first`` on, ``(count, 4)``; must not change."""
         drawn_seed, drawn_first = self._place
         start = first - drawn_first
         if seed != drawn_seed or start < 0 or start + count > len(self._drawn):
@@ -64,5 +54,5 @@ class RandomStream:
         return self._drawn[start : start + count]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: what was drawn is derived from what is asked for."""
+        """Nothing: all numbers can be drawn again."""
         return {"_place": (-1, -1), "_drawn": np.empty((0, self.DRAWS))}

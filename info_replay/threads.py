@@ -12,23 +12,22 @@ __all__ = ["ONE_BLAS_THREAD"]
 
 
 class _OneBlasThread:
-    """While one is entered, NumPy and SciPy multiply and solve on one thread.
+    """While it is entered, NumPy and SciPy multiply and solve on one thread.
 
-    At the sizes of a memory a second thread saves nothing, and it costs several times
-    the whole: when it is done it waits actively for more, in the way of the threads
-    with which torch trains the network. Torch's own threads are left alone; of linear
-    algebra libraries, only OpenBLAS, which NumPy and SciPy bring along, is told.
+    At the sizes of a memory a second thread saves nothing and costs several times the
+    whole: when it is done it waits actively, in the way of the threads with which torch
+    trains the network. Only OpenBLAS is limited, which NumPy and SciPy ship.
 
-    It can be entered several times, and by several threads. Each brings back what it
-    found: OpenBLAS need not listen to a thread that undoes what another one set. So
-    nothing is lost, even if one computes with more threads when another has left.
+    It can be entered several times and by several threads. Each restores what it found:
+    OpenBLAS may ignore a thread that undoes what another one set. At worst, one thread
+    computes on more threads after another has left.
     """
 
     def __init__(self) -> None:
         self._own = threading.local()
 
     def __enter__(self) -> None:
-        """Remember how many threads there are, then allow one."""
+        """Remember the number of threads, then allow one."""
         entered = getattr(self._own, "entered", 0)
         if not entered:
             self._own.before = before = []
@@ -40,7 +39,7 @@ class _OneBlasThread:
         self._own.entered = entered + 1
 
     def __exit__(self, *_: object) -> None:
-        """Allow as many as before."""
+        """Allow as many threads as before."""
         self._own.entered -= 1
         if not self._own.entered:
             for library, count in self._own.before:
@@ -49,11 +48,10 @@ class _OneBlasThread:
 
 @functools.cache
 def _blas_libraries() -> list[Any]:
-    """Those that are loaded: NumPy's and SciPy's."""
+    """The OpenBLAS libraries of NumPy and SciPy."""
     controller = threadpoolctl.ThreadpoolController()
-    libraries: list[Any] = controller.select(internal_api="openblas").lib_controllers
-    return libraries
+    return controller.select(internal_api="openblas").lib_controllers
 
 
-#: For a ``with`` statement around many operations on little.
+#: For a ``with`` statement around many operations on small matrices.
 ONE_BLAS_THREAD = _OneBlasThread()

@@ -1,6 +1,6 @@
 """The one transfer from the device to the host: :func:`to_host`.
 
-Selection is decided on the host. What a writer must know from the device comes through
+Writers decide on the host. What they need from the device comes through
 :func:`to_host`, the only place in the package that waits for a device.
 """
 
@@ -19,15 +19,10 @@ __all__ = ["extremes", "pull", "to_host"]
 
 
 def to_host(*tensors: Tensor | NDArray[Any]) -> list[NDArray[Any]]:
-    """Bring small tensors to the host; the only device-to-host transfer there is.
+    """Tensors of one device as arrays: views on the host, else float64 copies.
 
-    Args:
-        tensors: of one device, of at most one dimension, numbers below ``2**53``;
-            arrays are on the host already.
-
-    Returns:
-        The same as arrays: of tensors that are on the host already, views; of others,
-        float64 copies that came in one transfer.
+    The copies come in one transfer, so numbers must be below ``2**53``. Arrays are
+    returned as they are.
     """
     arrays: list[Any] = []
     waiting: list[Tensor] = []
@@ -52,14 +47,7 @@ def pull(tensor: Tensor) -> NDArray[np.float64]:
 
 
 def extremes(values: Tensor) -> tuple[Tensor | NDArray[Any], Tensor | NDArray[Any]]:
-    """Smallest and largest value; NaN if there is one among them.
-
-    Args:
-        values: not empty.
-
-    Returns:
-        Two numbers, for :func:`to_host`.
-    """
+    """Smallest and largest value for :func:`to_host`; NaN if any value is NaN."""
     if on_host(values):
         array = as_array(values)
         return np.asarray(array.min()), np.asarray(array.max())

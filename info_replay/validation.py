@@ -45,17 +45,16 @@ def check_count(name: str, value: int) -> None:
         raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def read_features(data: TensorDictBase, key: NestedKey) -> Tensor:
-    """Features of a batch, shape ``(n, d0)``.
+def _read(data: TensorDictBase, key: NestedKey, what: str) -> Tensor:
+    entry = data.get(key, None)
+    if entry is None:
+        raise KeyError(f"missing entry {key!r}: the {what} of the items")
+    return entry
 
-    Raises:
-        KeyError: if there are none.
-        TypeError: if they are not floating-point numbers.
-        ValueError: if they have another shape.
-    """
-    features: Tensor | None = data.get(key, None)
-    if features is None:
-        raise KeyError(f"missing entry {key!r}: the features of the items")
+
+def read_features(data: TensorDictBase, key: NestedKey) -> Tensor:
+    """Features of a batch, floating-point numbers of shape ``(n, d0)``, or an error."""
+    features = _read(data, key, "features")
     if not features.is_floating_point():
         raise TypeError(
             f"entry {key!r} must hold floating-point features, got {features.dtype}"
@@ -69,16 +68,8 @@ def read_features(data: TensorDictBase, key: NestedKey) -> Tensor:
 
 
 def read_regression_targets(data: TensorDictBase, key: NestedKey) -> Tensor:
-    """Targets of a batch, shape ``(n,)`` or ``(n, K)``.
-
-    Raises:
-        KeyError: if there are none.
-        TypeError: if they are not floating-point numbers.
-        ValueError: if they have another shape.
-    """
-    targets: Tensor | None = data.get(key, None)
-    if targets is None:
-        raise KeyError(f"missing entry {key!r}: the targets of the items")
+    """Targets, floating-point numbers of shape ``(n,)`` or ``(n, K)``, or an error."""
+    targets = _read(data, key, "targets")
     if not targets.is_floating_point():
         raise TypeError(
             f"entry {key!r} must hold floating-point regression targets, got "
@@ -93,16 +84,8 @@ def read_regression_targets(data: TensorDictBase, key: NestedKey) -> Tensor:
 
 
 def read_labels(data: TensorDictBase, key: NestedKey) -> Tensor:
-    """Labels of a batch, shape ``(n,)``.
-
-    Raises:
-        KeyError: if there are none.
-        TypeError: if they are not whole numbers.
-        ValueError: if there is not one per item.
-    """
-    labels = data.get(key, None)
-    if labels is None:
-        raise KeyError(f"missing entry {key!r}: the class labels of the items")
+    """Labels of a batch, whole numbers of shape ``(n,)``, or an error."""
+    labels = _read(data, key, "class labels")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise TypeError(
             f"entry {key!r} must hold class labels as whole numbers, got {labels.dtype}"
@@ -114,12 +97,11 @@ def read_labels(data: TensorDictBase, key: NestedKey) -> Tensor:
             f"entry {key!r} must hold one label per item, shape (n,), got "
             f"{tuple(labels.shape)}"
         )
-    result: Tensor = labels
-    return result
+    return labels
 
 
 def check_labels(labels: NDArray[Any], num_classes: int, key: NestedKey) -> None:
-    """Raise if a label is not one of the classes."""
+    """Refuse a label that is not one of the classes."""
     wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if wrong.size:
         raise ValueError(
@@ -129,7 +111,7 @@ def check_labels(labels: NDArray[Any], num_classes: int, key: NestedKey) -> None
 
 
 def check_finite_entry(values: Tensor, key: NestedKey) -> None:
-    """Raise, naming the first value that is not finite."""
+    """Refuse values that are not finite, naming the first."""
     wrong = torch.nonzero(~torch.isfinite(values))
     if len(wrong):
         place = wrong[0].tolist()
@@ -142,17 +124,9 @@ def check_finite_entry(values: Tensor, key: NestedKey) -> None:
 def check_range(
     values: Tensor, key: NestedKey, low: float, high: float, *, largest: float
 ) -> None:
-    """Raise if values are not finite or too large to compute with.
+    """Refuse values from ``low`` to ``high`` that are not finite or exceed ``largest``.
 
-    Args:
-        values: to look at if something is wrong.
-        key: of the entry that holds them.
-        low: the smallest of them; NaN if there is one.
-        high: the largest of them; NaN if there is one.
-        largest: what their size may be.
-
-    Raises:
-        ValueError: naming the value.
+    Both are NaN if a value is. The values are read only to name a bad one.
     """
     if -largest <= low and high <= largest and math.isfinite(high - low):
         return

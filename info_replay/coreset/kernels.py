@@ -1,7 +1,7 @@
-"""Kernels: what two inputs have in common in the eyes of a network.
+"""Kernels that stand in for a network where training one would be too slow.
 
-:class:`ReLUTangentKernel` stands in for a neural network where training one would be
-too slow, as when a coreset is selected (:mod:`info_replay.coresets`).
+Coresets are selected with :class:`ReLUTangentKernel`; see
+:mod:`info_replay.coreset.selection`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 
 from torch import Tensor
+
+from info_replay.validation import check_count
 
 __all__ = ["ReLUTangentKernel"]
 
@@ -29,12 +31,10 @@ class ReLUTangentKernel:
     ``t = c = cos(left, right)``. The network has no biases and weights of variance
     ``2 / width``, which keep the length of what passes through them.
 
-    Inputs are brought to length 1 first. The network's kernel grows with the length of
-    both inputs, so that bright images would count for more than dark ones and the
-    regularisation of a model would depend on the number of pixels; of unit inputs it
-    depends on the angle alone. Hence images in [0, 255] and in [0, 1] are the same, and
-    the kernel of an input with itself is ``depth + 1``. An input of zeros stays one: it
-    has nothing in common with any input.
+    Inputs are normalized to length 1, so that the kernel depends on their angle alone.
+    Otherwise bright images would count for more than dark ones, and the regularization
+    of a model would depend on the number of pixels. The kernel of an input with itself
+    is ``depth + 1``; that of an input of zeros with any input is 0.
 
     Args:
         depth: number of hidden layers, at least 1.
@@ -52,10 +52,7 @@ class ReLUTangentKernel:
 
     def __post_init__(self) -> None:
         """Refuse a depth that is not a whole number above 0."""
-        if isinstance(self.depth, bool) or not isinstance(self.depth, int):
-            raise TypeError(f"depth must be a whole number, got {self.depth!r}")
-        if self.depth < 1:
-            raise ValueError(f"depth must be at least 1, got {self.depth}")
+        check_count("depth", self.depth)
 
     def __call__(self, left: Tensor, right: Tensor) -> Tensor:
         """Kernel of every left input with every right one.
@@ -63,7 +60,7 @@ class ReLUTangentKernel:
         Args:
             left: shape ``(n, ...)``, of any type and on any device; flattened.
             right: shape ``(m, ...)``, on the device of ``left``, with as many numbers
-                an input.
+                per input.
 
         Returns:
             float64 of shape ``(n, m)`` on the device of the inputs.
@@ -85,7 +82,7 @@ class ReLUTangentKernel:
             # Rounding would lead out of the range of arccos.
             cosine = ((1 - cosine**2).sqrt() / math.pi + slope * cosine).clamp(-1, 1)
             tangent = slope * tangent + cosine
-        # The recursion takes the cosine 0 of an input of zeros for a right angle.
+        # For an input of zeros the recursion takes the cosine 0 as a right angle.
         return tangent * (row_norms > 0)[:, None] * (column_norms > 0)
 
 

@@ -1,13 +1,7 @@
-r"""Coresets: a few points to learn from as if from all of them.
-
-In this room:
-
-* :func:`select_coreset` compresses points to a few of them (Borsos et al. 2020,
-  "Coresets via bilevel optimization for continual learning and streaming");
-* :func:`merge_index` says which coresets to compress together in a stream.
+r"""Coresets: a few points to learn from as if from all of them (Borsos et al. 2020).
 
 **The two levels.** A coreset ``S`` is good if the model that learns from it is good at
-all ``n`` points. The model is a kernel machine ``f`` with one output a class:
+all ``n`` points. The model is a kernel machine ``f`` with one output per class:
 
 .. math::
     \text{outer:}\quad G(f) = \sum_{i=1}^n v_i\, \ell_i(f) \Big/ \sum_{i=1}^n v_i
@@ -18,9 +12,9 @@ with :math:`\ell_i` the cross-entropy of ``softmax(f(x_i))`` at the label of poi
 ``i`` and the norm that of the kernel's function space.
 
 **What a candidate is worth.** Let ``r_i = softmax(f(x_i)) - onehot(y_i)`` be the
-slopes of the losses, and let candidate ``c`` enter the inner problem with a weight
-``e``. There its slope is the function ``k(., x_c) r_c``, so ``f_S`` moves by ``-e H^-1
-k(., x_c) r_c`` where ``H`` is the inner Hessian, and
+slopes of the losses, and let candidate ``c`` enter the inner problem with weight ``e``.
+Its slope is the function ``k(., x_c) r_c``, so ``f_S`` moves by ``-e H^-1 k(., x_c)
+r_c`` where ``H`` is the inner Hessian, and
 
 .. math::
     \frac{dG}{de} = -\langle \nabla G,\ H^{-1} k(\cdot, x_c) r_c \rangle
@@ -28,23 +22,23 @@ k(., x_c) r_c`` where ``H`` is the inner Hessian, and
     \nabla G = \sum_i k(\cdot, x_i)\, q_i, \quad q_i = \frac{v_i r_i}{\sum_l v_l}
 
 since :math:`\langle u, k(\cdot, x_c) r \rangle = u(x_c)^\top r`: one solve serves all
-candidates. In words: take the step ``-u`` that would lower the outer objective; the
-best candidate is the one whose own loss falls most along it.
+candidates. The best candidate is the one whose own loss falls most along the step
+``-u``, which lowers the outer objective.
 
 **The solve.** The Hessian is :math:`H = 2\lambda I + \sum_{j \in S} k(\cdot, x_j) P_j
 k(\cdot, x_j)^\top` with ``P_j`` that of the cross-entropy. Outside the span of ``S`` it
-is ``2 lambda`` and nothing else. With ``phi`` (``n`` rows, one column for each
-dimension of the span) the values of an orthonormal basis of the span, which a Cholesky
-factorisation extends point by point, both parts are explicit:
+is ``2 lambda``. Let ``phi`` (``n`` rows, one column per dimension of the span) be the
+values of an orthonormal basis of the span, which a Cholesky factorization extends point
+by point. Then both parts are explicit:
 
 .. math::
     u = \phi\, t + \frac{K q - \phi \phi^\top q}{2\lambda}, \qquad
     \Big(2\lambda I + \sum_{j \in S} \phi_j^\top P_j \phi_j\Big) t = \phi^\top q
 
-The system is small, symmetric and well conditioned (points that are fitted have
-small ``P_j``), which suits conjugate gradients. The inner problem is solved in the same
-coordinates, ``f = phi b`` with ``|f|^2 = |b|^2``, by Newton's method with the same
-system; the coordinates are nested, so that each solution is where the next one starts.
+The system is small, symmetric and well conditioned (fitted points have small ``P_j``),
+which suits conjugate gradients. Newton's method solves the inner problem with the same
+system in the same coordinates, ``f = phi b`` with ``|f|^2 = |b|^2``. The coordinates
+are nested, so each solution is where the next one starts.
 """
 
 from __future__ import annotations
@@ -62,18 +56,18 @@ __all__ = ["Coreset", "merge_index", "select_coreset"]
 Array = NDArray[np.float64]
 
 # The inner problem is solved until no slope is larger than this, a thousandth of those
-# of fitted points, which are about lambda * logit. On handwritten digits the choices
-# are those of a solution to 1e-10; at 1e-4 a few in a hundred differ.
+# of fitted points (about lambda * logit). On handwritten digits the choices are those
+# of a solution to 1e-10; at 1e-4 a few percent differ.
 _INNER_TOLERANCE = 1e-6
 _INNER_ITERATIONS = 100
 
-# Conjugate gradients stop when the residual has shrunk to this part of its start:
-# where the step is one of many, and where the solution is what is asked for.
+# Conjugate gradients stop when the residual has shrunk to this part of its start: for
+# one Newton step of many, and for a solution that is used.
 _STEP_TOLERANCE = 0.1
 _SOLVE_TOLERANCE = 1e-6
 _SOLVE_ITERATIONS = 100
 
-# A step must bring this part of what it promises, up to the rounding of the objective.
+# A step must gain this part of what it promises, up to the rounding of the objective.
 _SUFFICIENT = 1e-4
 _ROUNDING = 1e-14
 
@@ -114,14 +108,15 @@ def select_coreset(
 ) -> Coreset:
     """Choose the points that a model learns most from about all points.
 
-    Greedy: the model is fitted to the points chosen so far, each of weight 1, and the
-    candidate with the most negative gradient of the outer objective comes next (see the
-    module). The first one is chosen for a model that says nothing. Candidates that are
-    tied are taken in their order, so the same points always give the same coreset.
+    Greedy: the model is fitted to the points chosen so far, none at first, each of
+    weight 1, and the candidate with the most negative gradient of the outer objective
+    comes next (see the module). Of tied candidates the first is taken, so the same
+    points always give the same coreset.
 
-    The coreset is unweighted, as the paper's is in continual learning: its points share
-    the total weight evenly. Where there are no more points than ``size`` nothing needs
-    to be compressed: all are returned, in their order and with their own weights.
+    The points share the total weight evenly, as in the continual learning of Borsos et
+    al. (2020), "Coresets via bilevel optimization for continual learning and
+    streaming". If there are at most ``size`` points, all are returned, in their order
+    and with their own weights.
 
     Args:
         kernel: kernel of every point with every point, shape ``(n, n)``, symmetric and
@@ -168,22 +163,21 @@ def select_coreset(
 
 
 def merge_index(counts: Sequence[int]) -> int:
-    """Which neighbouring slots of a stream to merge when there is one too many.
+    """Which neighboring slots of a stream to merge when there is one too many.
 
     A stream is kept in slots of one size, each a coreset of ``counts`` batches, and a
-    new batch opens a slot of its own. The rule keeps the slots in balance, so that each
-    part of the stream has about the same part of the memory, and works as a counter
-    carries: equal neighbours are merged, the lightest first and of those the oldest,
-    which doubles the count of a slot. When the last of the old slots is lighter than
-    the one before it, it takes in the new batch instead until it has caught up. Hence
-    all slots but the last two hold powers of two, at most one power apart.
+    new batch opens a slot of its own. The rule gives each part of the stream about the
+    same part of the memory. Like carries of a counter, equal neighbors are merged, the
+    lightest first and of those the oldest, which doubles the count of a slot. While the
+    last old slot is lighter than the one before it, it takes in the new batch instead.
+    Hence all slots but the last two hold powers of two, at most one power apart.
 
     Args:
-        counts: number of batches in each slot, oldest first, at least two slots. From
-            one call to the next they never increase towards the newest.
+        counts: number of batches in each slot, oldest first, never increasing; at least
+            two slots.
 
     Returns:
-        The place ``i`` of the older slot: merge ``i`` and ``i + 1``.
+        The number ``i`` of the older slot: merge ``i`` and ``i + 1``.
 
     Raises:
         ValueError: if there are fewer than two slots or counts increase.
@@ -216,12 +210,7 @@ def merge_index(counts: Sequence[int]) -> int:
 class KernelModel:
     """A kernel machine, fitted to chosen points and judged on all of them.
 
-    Args:
-        kernel: kernel of every point with every point, shape ``(n, n)``.
-        labels: class of each point, shape ``(n,)``.
-        weights: weight of each point in the outer objective, shape ``(n,)``.
-        num_classes: number of classes.
-        regularization: ``lambda``, the price of the squared norm.
+    Arguments are those of :func:`select_coreset`.
     """
 
     def __init__(
@@ -238,25 +227,24 @@ class KernelModel:
         self._targets[np.arange(len(labels)), labels] = 1
         self._shares = (weights / weights.sum())[:, None]
         self._ridge = 2 * regularization
-        # Of the span of the chosen points: a basis at all points, and the model in it.
+        # A basis of the span of the chosen points, at all points, and the model in it.
         self._basis = np.empty((len(labels), 0))
         self._coefficients = np.empty((0, num_classes))
 
     def logits(self) -> Array:
-        """What the fitted model says of all points, shape ``(n, num_classes)``."""
+        """Logits of the fitted model at all points, shape ``(n, num_classes)``."""
         self._fit()
         return self._basis @ self._coefficients
 
     def add(self, point: int) -> None:
-        """Choose a point to fit the model to, besides those chosen before."""
+        """Add a point to those that the model is fitted to."""
         self.chosen.append(point)
         outside = self._kernel[:, point] - self._basis @ self._basis[point]
         if outside[point] > _NEW_DIRECTION * self._kernel[point, point]:
             column = outside / np.sqrt(outside[point])
+            zeros = np.zeros(self._targets.shape[1])
             self._basis = np.column_stack([self._basis, column])
-            self._coefficients = np.vstack(
-                [self._coefficients, np.zeros(self._targets.shape[1])]
-            )
+            self._coefficients = np.vstack([self._coefficients, zeros])
 
     def gradients(self) -> Array:
         """Of the outer objective with respect to the weight of each point, ``(n,)``."""
@@ -282,9 +270,8 @@ class KernelModel:
 
         value, probabilities = objective(self._coefficients)
         for _ in range(_INNER_ITERATIONS):
-            slope = (
-                basis.T @ (probabilities - targets) + self._ridge * self._coefficients
-            )
+            slope = basis.T @ (probabilities - targets)
+            slope += self._ridge * self._coefficients
             if np.abs(slope).max(initial=0) <= _INNER_TOLERANCE:
                 break
             step = _solve(self._hessian(basis, probabilities), slope, _STEP_TOLERANCE)

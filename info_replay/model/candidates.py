@@ -1,9 +1,8 @@
-"""A batch of points held against a memory that may change while they wait.
+"""Leverages and residuals of a batch while the memory changes.
 
 :class:`CandidateBatch` makes the sequential algorithms of the paper exact at batch
-speed: it knows leverage and residual of all candidates at once, and when one of them
-enters the memory, or an old point leaves it, both are corrected by a rank-one update
-in ``O(nD)`` instead of being computed anew.
+speed: when a point enters or leaves the memory, a rank-one update corrects leverage and
+residual of all candidates in ``O(nD)`` instead of computing them anew.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from info_replay.model.statistics import Statistics
 
 __all__ = ["MOST_POINTS", "CandidateBatch"]
 
-#: Points that may come and go before a batch should be set up anew: those of high
-#: leverage that leave a small memory cost digits, and each one makes the next dearer.
+#: Points that may come and go before a batch should be set up anew: points of high
+#: leverage that leave a small memory cost digits, and each point makes the next slower.
 MOST_POINTS = 8
 
 
 class CandidateBatch(Generic[Matrix]):
-    """Leverages and residuals of points, kept right while the memory changes.
+    """Leverages and residuals of points, kept current while the memory changes.
 
     Args:
-        statistics: what the memory knows; it is read here, never changed.
-        rows: features and targets of the candidates, shape ``(n, d + K)``: a tensor,
-            or an array that all that follows is then done with.
+        statistics: those of the memory; read, never changed.
+        rows: features and targets of the candidates, shape ``(n, d + K)``: a tensor, or
+            an array; all matrices are of that kind.
 
     Attributes:
         targets: of the candidates, shape ``(n, K)``.
@@ -53,11 +52,7 @@ class CandidateBatch(Generic[Matrix]):
         width = statistics.feature_dim
         self.targets: Matrix = rows[:, width:]
         self.representation: Matrix = statistics.represent(rows[:, :width])
-        metric = statistics.metric
-        self._metric: Any = None if metric is None else alike(metric, rows)
-        self._lowered: Matrix = self.representation
-        if self._metric is not None:
-            self._lowered = self.representation * self._metric
+        self._lowered: Matrix = statistics.lower(self.representation)
         self._mean: Matrix = alike(statistics.mean, rows)
         self.leverage: Matrix = row_products(self.representation, self._lowered)
         self.residual: Matrix = subtract_product(
@@ -84,12 +79,11 @@ class CandidateBatch(Generic[Matrix]):
         For ``A' = A + U S U^T`` the change of the inverse is ``-Q G Q^T`` with
         ``Q = A^-1 U`` and ``G = (S + U^T Q)^-1``: leverages change by
         ``-diag(C G C^T)`` and residuals by ``-C G r``, where ``C`` are the inner
-        products of the candidates with ``U`` and ``r`` the residuals of ``U``. All is
-        as it was before the first change, so rounding does not add up.
+        products of the candidates with ``U`` and ``r`` the residuals of ``U``. All are
+        those before the first change, so rounding does not add up.
 
         Args:
-            representations: of the points, shape ``(m, D)``: rows of this batch's, or
-                as the statistics represent them.
+            representations: of the points, shape ``(m, D)``, by the same statistics.
             targets: of the points, shape ``(m, K)``.
             signs: 1 for each point that comes, -1 for each that goes.
         """
@@ -113,28 +107,24 @@ class CandidateBatch(Generic[Matrix]):
     def after_swaps(
         self, rows: list[int], leaving: Matrix, start: int = 0
     ) -> tuple[Matrix, Matrix]:
-        """What candidates would be if some of them took the places of points, in turn.
+        """Leverages and squared errors ``(n,)``, given that candidates replace points.
 
-        Each candidate meets the memory that the swaps of those before it leave. Nothing
-        is changed, and nothing may have been changed before.
+        Each candidate meets the memory after the swaps of those before it. Nothing is
+        changed, and nothing may have been changed before.
 
         Args:
             rows: the candidates that come, at least one, ascending.
             leaving: features and targets ``(m, d + K)`` of what each one replaces.
-            start: the first candidate that is asked for.
-
-        Returns:
-            Leverages ``(n,)`` and squared errors ``(n,)`` of the candidates from there
-            on.
+            start: the first candidate to return.
         """
         width = self._statistics.feature_dim
         going = self._statistics.represent(leaving[:, :width])
-        # What comes and what goes, in turn.
+        # What comes and what goes alternate.
         stack: Any = np.stack if isinstance(leaving, np.ndarray) else torch.stack
         points = stack([self.representation[rows], going], 1).reshape(2 * len(rows), -1)
         targets = stack([self.targets[rows], leaving[:, width:]], 1)
         targets = targets.reshape(2 * len(rows), -1)
-        lowered = points if self._metric is None else points * self._metric
+        lowered = self._statistics.lower(points)
         residual = subtract_product(targets, lowered, self._mean)
         inner = lowered @ points.T
         cross = self._lowered[start:] @ points.T
@@ -149,7 +139,7 @@ class CandidateBatch(Generic[Matrix]):
             gain = update_gain(inner[:met, :met], (1, -1) * number)
             part = cross[begin:end, :met]
             weighted = part @ gain
-            # Not in one line with the slice, which would be written twice.
+            # Views: an in-place operation on a slice would write the slice twice.
             leverage, errors = leverages[begin:end], residuals[begin:end]
             leverage -= row_products(weighted, part)
             errors -= weighted @ residual[:met]
@@ -158,14 +148,10 @@ class CandidateBatch(Generic[Matrix]):
     def with_point(
         self, representation: Matrix, target: Matrix
     ) -> tuple[Matrix, Matrix]:
-        """What the candidates would be if a point were added, without adding it.
+        """Leverages ``(n,)`` and residuals ``(n, K)`` if a point were added.
 
-        Args:
-            representation: of the point, shape ``(1, D)``, as in :meth:`change`.
-            target: of the point, shape ``(1, K)``.
-
-        Returns:
-            Leverages ``(n,)`` and residuals ``(n, K)``.
+        The point is a representation ``(1, D)``, as in :meth:`change`, and a target
+        ``(1, K)``; nothing is changed.
         """
         lowered = self._statistics.lower(representation)
         cross = self._lowered @ representation.T
@@ -178,18 +164,11 @@ class CandidateBatch(Generic[Matrix]):
             own = own - weights @ (before.lowered @ representation.T)
             residual = residual - weights @ before.residual
         weighted = cross / (1 + own)
-        return (
-            self.leverage - row_products(weighted, cross),
-            self.residual - weighted @ residual,
-        )
+        leverage = self.leverage - row_products(weighted, cross)
+        return leverage, self.residual - weighted @ residual
 
     def copy_row(self, source: int, destination: int) -> None:
-        """Let one candidate become a second copy of another.
-
-        Args:
-            source: row to copy.
-            destination: row to overwrite.
-        """
+        """Overwrite one candidate with a copy of another."""
         matrices: list[Any] = [
             self.targets,
             self.representation,
@@ -204,14 +183,11 @@ class CandidateBatch(Generic[Matrix]):
             matrix[destination] = matrix[source]
 
     def in_sequence(self) -> tuple[Matrix, Matrix]:
-        """What each candidate meets if all before it in the batch were memorised.
+        """Leverages and squared errors ``(n,)`` if all candidates before are memorized.
 
         With ``V`` the inner products of the candidates and ``L L^T = I + V``, the
         sequential residuals are ``L_ii (L^-1 E)_i`` and the sequential leverages are
         ``L_ii^2 - 1``.
-
-        Returns:
-            Leverages ``(n,)`` and squared errors ``(n,)``.
         """
         products = torch.as_tensor(self._lowered @ self.representation.T)
         diagonal = products.diagonal().clone()
@@ -231,20 +207,11 @@ def _join(*parts: Matrix) -> Matrix:
 
 
 class _Changes(NamedTuple, Generic[Matrix]):
-    """Points that came and went, against the memory before the first of them.
+    """Points that came and went, relative to the memory before the first of them."""
 
-    Attributes:
-        points: representations, shape ``(m, D)``.
-        lowered: the same with the metric applied.
-        residual: of the points, shape ``(m, K)``.
-        cross: inner products of the candidates with the points, shape ``(n, m)``.
-        gain: ``G``, shape ``(m, m)``.
-        signs: 1 for each point that came, -1 for each that went.
-    """
-
-    points: Matrix
-    lowered: Matrix
-    residual: Matrix
-    cross: Matrix
-    gain: Matrix
-    signs: tuple[int, ...]
+    points: Matrix  # representations, (m, D)
+    lowered: Matrix  # the same with the metric applied
+    residual: Matrix  # of the points, (m, K)
+    cross: Matrix  # inner products of the candidates with the points, (n, m)
+    gain: Matrix  # G of CandidateBatch.change, (m, m)
+    signs: tuple[int, ...]  # 1 for each point that came, -1 for each that went

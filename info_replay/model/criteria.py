@@ -1,10 +1,4 @@
-"""How much a memory would learn from a point: surprise, learnability and their kin.
-
-In this room:
-
-* :func:`surprise` and :func:`learnability`, the two ingredients;
-* :class:`MIC`, :class:`InformationGain` and :class:`EntropyReduction`, the three
-  criteria of the paper, all of them a :class:`Criterion`.
+"""How much a memory would learn from a point: the criteria of the paper.
 
 The paper writes the criteria with two Gaussian densities and two matrix inverses
 (Sec. "An Efficient Bayesian Model"). Under a Gaussian model with noise variance
@@ -16,9 +10,9 @@ The paper writes the criteria with two Gaussian densities and two matrix inverse
 * the **squared error** ``R``: the squared distance of the target from the predictive
   mean, summed over the ``K`` outputs.
 
-Conditioning the model on the point itself shrinks its leverage to ``v / (1 + v)`` and
-its error to ``R / (1 + v)^2``, for every Gaussian model, hence the closed forms below.
-Use :meth:`Criterion.from_prediction` with any model that gives a mean and a variance.
+Conditioning any Gaussian model on the point itself shrinks ``v`` to ``v / (1 + v)`` and
+``R`` to ``R / (1 + v)^2``, hence the closed forms below. For a model that gives a mean
+and a variance, use :meth:`Criterion.from_prediction`.
 """
 
 from __future__ import annotations
@@ -44,14 +38,14 @@ __all__ = [
     "surprise",
 ]
 
-#: One number a point: tensors on any device, or arrays on the host.
+#: One number per point: tensors on any device, or arrays on the host.
 Values = TypeVar("Values", Tensor, NDArray[np.float64])
 
 
 def surprise(
     leverage: Values, squared_error: Values, *, noise: float, num_outputs: int = 1
 ) -> Values:
-    r"""Negative log density of the target before it is memorised (Sec. 2.2).
+    r"""Negative log density of the target before it is memorized (Sec. 2.2).
 
     .. math:: \frac{R}{2\sigma^2(1+v)} + \frac{K}{2}\log 2\pi\sigma^2(1+v)
 
@@ -71,9 +65,8 @@ def surprise(
         tensor([-0.2374,  4.8131])
     """
     variance = noise**2 * (1 + leverage)
-    return squared_error / (2 * variance) + num_outputs / 2 * _log(
-        2 * math.pi * variance
-    )
+    logarithm = _log(2 * math.pi * variance)
+    return squared_error / (2 * variance) + num_outputs / 2 * logarithm
 
 
 def learnability(
@@ -95,19 +88,18 @@ def learnability(
         The learnability of each point, shape ``(n,)``.
 
     Example:
-        A point far from the data (high leverage) is learnt; an outlier among well
-        known points is not.
+        A point far from the data (high leverage) is learned; an outlier among
+        well-known points is not.
 
         >>> import torch
         >>> v, error = torch.tensor([9.0, 0.1]), torch.tensor([1.0, 1.0])
         >>> learnability(v, error, noise=0.3)
         tensor([-0.0651, -3.9672])
     """
-    before = 1 + leverage
-    after = 1 + 2 * leverage
-    return -squared_error / (2 * noise**2 * before * after) - num_outputs / 2 * _log(
-        2 * math.pi * noise**2 * after / before
-    )
+    before, after = 1 + leverage, 1 + 2 * leverage
+    logarithm = _log(2 * math.pi * noise**2 * after / before)
+    misfit = -squared_error / (2 * noise**2 * before * after)
+    return misfit - num_outputs / 2 * logarithm
 
 
 class Criterion(abc.ABC):
@@ -122,7 +114,7 @@ class Criterion(abc.ABC):
         tensor([0.5000])
     """
 
-    #: Whether it takes arrays, too, which saves a detour where writers decide.
+    #: Whether it also takes arrays, which spares writers on the host a conversion.
     takes_arrays: bool = False
 
     @abc.abstractmethod
@@ -154,24 +146,9 @@ class Criterion(abc.ABC):
         noise: float,
         num_outputs: int = 1,
     ) -> NDArray[np.float64]:
-        """Score points whose numbers are on the host already, where writers decide.
-
-        Args:
-            leverage: ``v`` of each point, shape ``(n,)``.
-            squared_error: ``R`` of each point, summed over the outputs, ``(n,)``.
-            noise: standard deviation ``sigma`` of the observations.
-            num_outputs: number ``K`` of outputs.
-
-        Returns:
-            The score of each point, shape ``(n,)``.
-        """
-        scores = self(
-            torch.from_numpy(leverage),
-            torch.from_numpy(squared_error),
-            noise=noise,
-            num_outputs=num_outputs,
-        )
-        return scores.numpy()
+        """Score points that are given as arrays; see :meth:`__call__`."""
+        points = torch.from_numpy(leverage), torch.from_numpy(squared_error)
+        return self(*points, noise=noise, num_outputs=num_outputs).numpy()
 
     def from_prediction(
         self, target: Tensor, mean: Tensor, variance: Tensor, *, noise: float
@@ -221,7 +198,7 @@ class Criterion(abc.ABC):
             )
         if variance.shape != target.shape[:1]:
             raise ValueError(
-                f"variance must have the shape ({target.shape[0]},), one value a "
+                f"variance must have the shape ({target.shape[0]},), one value per "
                 f"point, got {tuple(variance.shape)}"
             )
         leverage = variance / noise**2 - 1
@@ -237,29 +214,8 @@ class Criterion(abc.ABC):
         return self(leverage.clamp_min(0), error, noise=noise, num_outputs=num_outputs)
 
 
-class ArrayCriterion(Criterion):
-    """A criterion made of arithmetic that tensors and arrays have in common."""
-
-    takes_arrays = True
-
-    @abc.abstractmethod
-    def __call__(
-        self,
-        leverage: Values,
-        squared_error: Values,
-        *,
-        noise: float,
-        num_outputs: int = 1,
-    ) -> Values:
-        """Score points; see :meth:`Criterion.__call__`."""
-
-
 def _log(values: Values) -> Values:
     return values.log() if isinstance(values, Tensor) else np.log(values)
-
-
-def _log1p(values: Values) -> Values:
-    return values.log1p() if isinstance(values, Tensor) else np.log1p(values)
 
 
 def _check_eta(eta: float) -> None:
@@ -269,7 +225,7 @@ def _check_eta(eta: float) -> None:
 
 @register_criterion("mic")
 @dataclass(frozen=True)
-class MIC(ArrayCriterion):
+class MIC(Criterion):
     r"""Memorable information criterion (Sec. 2.2): ``eta * learnability + surprise``.
 
     .. math:: \mathrm{MIC}_\eta = \eta\, s_\text{learn} + s_\text{surp}
@@ -285,6 +241,7 @@ class MIC(ArrayCriterion):
     """
 
     eta: float = 1.0
+    takes_arrays = True
 
     def __post_init__(self) -> None:
         """Refuse a weight that is negative or not finite."""
@@ -299,8 +256,8 @@ class MIC(ArrayCriterion):
         num_outputs: int = 1,
     ) -> Values:
         """Score points; see :meth:`Criterion.__call__`."""
-        # The two closed forms with their common terms taken together. Every offered
-        # item goes through here, so operations count.
+        # The two closed forms with common terms collected: every item is scored here,
+        # so each operation counts.
         eta = self.eta
         before = 1 + leverage
         after = before + leverage
@@ -315,7 +272,7 @@ class MIC(ArrayCriterion):
 
 @register_criterion("ig")
 @dataclass(frozen=True)
-class InformationGain(ArrayCriterion):
+class InformationGain(Criterion):
     r"""Weighted information gain (Appendix "Information-theoretic criteria").
 
     .. math::
@@ -336,6 +293,7 @@ class InformationGain(ArrayCriterion):
     """
 
     eta: float = 1.0
+    takes_arrays = True
 
     def __post_init__(self) -> None:
         """Refuse a weight that is negative or not finite."""
@@ -351,9 +309,9 @@ class InformationGain(ArrayCriterion):
     ) -> Values:
         """Score points; see :meth:`Criterion.__call__`."""
         before = 1 + leverage
-        expected = -squared_error / (
-            2 * noise**2 * before * before
-        ) - num_outputs / 2 * (math.log(2 * math.pi * noise**2) + leverage / before)
+        misfit = -squared_error / (2 * noise**2 * before * before)
+        spread = math.log(2 * math.pi * noise**2) + leverage / before
+        expected = misfit - num_outputs / 2 * spread
         return self.eta * expected + surprise(
             leverage, squared_error, noise=noise, num_outputs=num_outputs
         )
@@ -361,18 +319,20 @@ class InformationGain(ArrayCriterion):
 
 @register_criterion("er")
 @dataclass(frozen=True)
-class EntropyReduction(ArrayCriterion):
+class EntropyReduction(Criterion):
     r"""Entropy that the posterior loses (Appendix "Information-theoretic criteria").
 
     .. math:: \mathrm{ER} = \tfrac{1}{2}\log(1 + v)
 
-    It does not look at the target: a point counts as informative where inputs are new.
+    It ignores the target: a point is informative where inputs are new.
 
     Example:
         >>> import torch
         >>> EntropyReduction()(torch.tensor([1.0]), torch.tensor([5.0]), noise=0.3)
         tensor([0.3466])
     """
+
+    takes_arrays = True
 
     def __call__(
         self,
@@ -383,4 +343,5 @@ class EntropyReduction(ArrayCriterion):
         num_outputs: int = 1,
     ) -> Values:
         """Score points; see :meth:`Criterion.__call__`."""
-        return _log1p(leverage) / 2
+        log1p: Any = torch.log1p if isinstance(leverage, Tensor) else np.log1p
+        return log1p(leverage) / 2

@@ -1,7 +1,7 @@
-"""Running mean and deviation of everything that was seen.
+"""Running mean and deviation of everything that was seen: :class:`RunningMoments`.
 
-:class:`RunningMoments` is what the thresholds of InfoRS and InfoGS compare with. It
-lives on the host: thresholds decide on the host, from one transfer a round.
+The thresholds of InfoRS and InfoGS follow from them. They live on the host, where
+thresholds are applied, after one transfer per round.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ Array = NDArray[np.float64]
 # How far weights may fade, as a power of e, within one block of a decayed prefix sum:
 # so little that distances are never taken from a mean that has long been forgotten.
 _LOG_RANGE = 5.0
+
+# How far rounding may push a score below a threshold that it ties with.
+_SLACK = {
+    dtype: math.sqrt(torch.finfo(dtype).eps) for dtype in (torch.float32, torch.float64)
+}
 
 
 class RunningMoments:
@@ -72,8 +77,7 @@ class RunningMoments:
         """``mean + gamma * deviation``, lowered by what rounding may cost a score.
 
         A score that equals the threshold passes (the paper's ``>=``). Streams with
-        repeated items have such ties, and they must not be decided by the order of
-        summation.
+        repeated items have such ties, which the order of summation must not decide.
 
         Args:
             gamma: deviations above the mean.
@@ -93,10 +97,10 @@ class RunningMoments:
         self._state.array[:] = self.walk(items).after(items.size)
 
     def before(self, values: ArrayLike) -> tuple[Array, Array]:
-        """Moments that each item meets: of all that came before it, not itself.
+        """Moments before each item, without the item itself; nothing is changed.
 
         Args:
-            values: array of shape ``(n,)``, oldest first; nothing is changed.
+            values: array of shape ``(n,)``, oldest first.
 
         Returns:
             Means and deviations, each of shape ``(n,)``.
@@ -158,18 +162,12 @@ class RunningMoments:
 
 
 class MomentsWalk:
-    """Moments before the first of some items and after each one, as they are asked for.
+    """Moments before the first item and after each one, computed when they are read.
 
-    Args:
-        items: shape ``(n,)``, oldest first.
-        start: the state before them: weight, mean and sum of squared distances from it.
-        decay: of the weights, if any.
-
-    Attributes:
-        means: shape ``(n + 1,)``.
+    A state is weight, mean and sum of squared distances; ``start`` is that before them.
     """
 
-    means: Array
+    means: Array  # shape (n + 1,)
 
     def __init__(self, items: Array, start: Array, decay: float | None) -> None:
         self._start = start
@@ -189,7 +187,7 @@ class MomentsWalk:
 
     @property
     def deviations(self) -> Array:
-        """Shape ``(n + 1,)``."""
+        """Deviations, shape ``(n + 1,)``."""
         if self._path is not None:
             return _deviations(self._path[0], self._path[2])
         distances, firsts, weights = self._distances, self._firsts, self._weights
@@ -200,12 +198,7 @@ class MomentsWalk:
         )
 
     def thresholds(self, gamma: float, dtype: torch.dtype) -> Array:
-        """What each item must reach, shape ``(n,)``; see ``RunningMoments.threshold``.
-
-        Args:
-            gamma: deviations above the mean.
-            dtype: that scores are computed in.
-        """
+        """What each item must reach, ``(n,)``; see :meth:`RunningMoments.threshold`."""
         thresholds = self.means[:-1]
         if gamma:
             thresholds = thresholds + gamma * self.deviations[:-1]
@@ -213,7 +206,7 @@ class MomentsWalk:
         return thresholds - (slack * np.abs(thresholds) + slack)
 
     def after(self, count: int) -> Array:
-        """The state after so many of the items, shape ``(3,)``."""
+        """The state after the first ``count`` items, shape ``(3,)``."""
         if not count:
             return self._start
         if self._path is not None:
@@ -227,8 +220,7 @@ class MomentsWalk:
 
 def _deviations(weights: Array, squares: Array) -> Array:
     """Deviations; 0 where nothing has been seen."""
-    result: Array = np.sqrt(squares / np.maximum(weights, 1e-300))
-    return result
+    return np.sqrt(squares / np.maximum(weights, 1e-300))
 
 
 def _decayed_path(items: Array, start: Array, decay: float) -> Array:
@@ -254,9 +246,3 @@ def _decayed_path(items: Array, start: Array, decay: float) -> Array:
             np.maximum(seconds - shifts * firsts, 0.0),
         )
     return path
-
-
-# How far rounding may push a score below a threshold that it ties with.
-_SLACK = {
-    dtype: math.sqrt(torch.finfo(dtype).eps) for dtype in (torch.float32, torch.float64)
-}

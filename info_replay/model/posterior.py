@@ -1,8 +1,8 @@
 """The Bayesian linear model that says what a memory knows (Sec. 2.3 of the paper).
 
 :class:`BayesianLinearPosterior` regresses targets on features; rows can be observed,
-forgotten and replaced at rank-one cost, and one factorisation serves all questions
-asked between two changes.
+forgotten and replaced at rank-one cost, and one factorization serves all questions
+between two changes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SHAPE = ("form", "feature_dim", "target_dim", "max_rows")
 class BayesianLinearPosterior:
     r"""Posterior of ``y = w^T h + noise`` given the rows of a memory.
 
-    Features are normalised as ``h = [h0, 1] / sqrt(d)`` with ``d = d0 + 1``, which is
-    the same as ``[h0, 1]`` with ``c d`` in place of ``c``. With the
-    prior ``w ~ N(0, sigma^2 / c)``, one for each of the ``K`` outputs (Sec. 2.3),
+    Features are normalized as ``h = [h0, 1] / sqrt(d)`` with ``d = d0 + 1``, which is
+    the same as ``[h0, 1]`` with ``c d`` in place of ``c``. With the prior
+    ``w ~ N(0, sigma^2 / c)``, one for each of the ``K`` outputs (Sec. 2.3),
 
     .. math::
         p(w | Y; H) = N(A^{-1} b, \sigma^2 A^{-1}), \quad
@@ -99,38 +99,27 @@ class BayesianLinearPosterior:
         self.dtype = dtype
         self.device = torch.device(device or "cpu")
         width = feature_dim + 1
-        # The kernel form factorises M x M instead of d x d but multiplies once more to
-        # get there, so it pays from about two thirds on.
-        if form == "kernel" or (
-            form == "auto" and max_rows is not None and 3 * max_rows <= 2 * width
-        ):
-            assert max_rows is not None
-            self.form = "kernel"
-            self.max_rows: int | None = max_rows
-            self.statistics: Statistics = KernelStatistics(
-                width,
-                target_dim,
-                jitter * width,
-                max_rows=max_rows,
-                dtype=dtype,
-                device=self.device,
-            )
-        else:
-            self.form = "primal"
-            self.max_rows = None  # any number
-            self.statistics = PrimalStatistics(
-                width, target_dim, jitter * width, dtype=dtype, device=self.device
-            )
+        # The kernel form factorizes M x M instead of d x d but needs one more product,
+        # so it pays for M up to about two thirds of d.
+        if form == "auto":
+            small = max_rows is not None and 3 * max_rows <= 2 * width
+            form = "kernel" if small else "primal"
+        self.form = form
+        self.max_rows = max_rows if form == "kernel" else None  # None: any number
+        make = KernelStatistics if form == "kernel" else PrimalStatistics
+        self.statistics: Statistics = make(
+            width, target_dim, jitter * width, max_rows, dtype=dtype, device=self.device
+        )
 
     def join(self, features: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Rows ``[h0, 1, y]`` as the statistics take them, in the posterior's type.
+        """Rows ``[h0, 1, y]`` or ``[h0, 1]``, as the statistics take them.
 
         Args:
             features: shape ``(n, d0)``.
-            targets: shape ``(n, K)``; without them a row ends before them.
+            targets: shape ``(n, K)``.
 
         Returns:
-            Shape ``(n, d + K)`` or ``(n, d)``.
+            Shape ``(n, d + K)`` or, without targets, ``(n, d)``.
 
         Raises:
             ValueError: if features or targets have another shape.
@@ -145,15 +134,15 @@ class BayesianLinearPosterior:
         Args:
             features: shape ``(n, d0)``.
             targets: shape ``(n, K)``.
-            rows: numbers of the rows, if the caller numbers them. The kernel form then
-                addresses them in constant time instead of looking for them.
+            rows: numbers of the rows, if the caller numbers them: the kernel form then
+                need not search for them.
         """
         self.statistics.replace(None, self.statistics.join(features, targets), rows)
 
     def forget(
         self, features: Tensor, targets: Tensor, *, rows: slice | Tensor | None = None
     ) -> None:
-        """Take rows out that were observed; arguments as in :meth:`observe`."""
+        """Take observed rows out; arguments as in :meth:`observe`."""
         self.statistics.replace(self.statistics.join(features, targets), None, rows)
 
     def replace(
@@ -174,16 +163,13 @@ class BayesianLinearPosterior:
             targets: their targets, shape ``(n, K)``.
             rows: numbers of the rows, as in :meth:`observe`, all different.
         """
-        if len(old_features) != len(features):
+        count, join = len(old_features), self.statistics.join
+        if count != len(features):
             raise ValueError(
-                f"{len(old_features)} rows can be replaced by as many, got "
-                f"{len(features)}"
+                f"{count} rows can be replaced by as many, got {len(features)}"
             )
-        self.statistics.replace(
-            self.statistics.join(old_features, old_targets),
-            self.statistics.join(features, targets),
-            rows,
-        )
+        old = join(old_features, old_targets)
+        self.statistics.replace(old, join(features, targets), rows)
 
     def refresh(
         self,
@@ -193,7 +179,7 @@ class BayesianLinearPosterior:
         *,
         rows: slice | Tensor | None = None,
     ) -> None:
-        """Give rows new features (Sec. 2.3 "Feature update"), targets staying.
+        """Give rows new features (Sec. 2.3 "Feature update"); the targets stay.
 
         Args:
             old_features: features that the rows had, shape ``(n, d0)``.
@@ -218,10 +204,7 @@ class BayesianLinearPosterior:
         targets: Tensor,
         encode: Callable[[Tensor], Rows] | None = None,
     ) -> None:
-        """Start again from exactly these rows, numbered from 0.
-
-        Works through the rows in blocks, so that what it needs beside them does not
-        grow with their number.
+        """Start again from exactly these rows, numbered from 0, block by block.
 
         Args:
             features: shape ``(n, d0)``.
@@ -240,23 +223,25 @@ class BayesianLinearPosterior:
 
     def leverage(self, features: Tensor) -> Tensor:
         """``v = h^T A^-1 h`` of features ``(n, d0)``, shape ``(n,)``."""
-        representation = self.statistics.represent(self.statistics.join(features))
-        lowered = self.statistics.lower(representation)
-        return torch.as_tensor(row_products(representation, lowered))
+        return self._leverage(features)[0]
 
     def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Predictive mean ``(n, K)`` and variance ``sigma^2 (1 + v)``, ``(n,)``."""
-        representation = self.statistics.represent(self.statistics.join(features))
-        lowered = self.statistics.lower(representation)
-        leverage = torch.as_tensor(row_products(representation, lowered))
+        leverage, lowered = self._leverage(features)
         mean = torch.as_tensor(lowered @ self.statistics.mean)
         return mean, self.noise**2 * (1 + leverage)
 
-    def leave_one_out(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """What the others say of each observed row: Sec. 2.4, all rows at once.
+    def _leverage(self, features: Tensor) -> tuple[Tensor, Any]:
+        """Leverages ``(n,)`` and representations with the metric applied."""
+        representation = self.statistics.represent(self.statistics.join(features))
+        lowered = self.statistics.lower(representation)
+        return torch.as_tensor(row_products(representation, lowered)), lowered
 
-        With leverage ``l`` and residual ``r`` that include the row, those without it
-        are ``l / (1 - l)`` and ``r / (1 - l)``.
+    def leave_one_out(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Leverage and residual of each observed row without itself (Sec. 2.4).
+
+        With the row they are ``l`` and ``r``; without it, ``l / (1 - l)`` and
+        ``r / (1 - l)``.
 
         Args:
             features: of rows that were observed, shape ``(n, d0)``.
@@ -285,12 +270,10 @@ class BayesianLinearPosterior:
 
     def state_dict(self) -> dict[str, Any]:
         """The statistics, bit for bit; settings are the constructor's."""
+        tensors = self.statistics.tensors()
         return {
             **{name: getattr(self, name) for name in _SHAPE},
-            "tensors": {
-                name: tensor.clone()
-                for name, tensor in self.statistics.tensors().items()
-            },
+            "tensors": {name: tensor.clone() for name, tensor in tensors.items()},
         }
 
     def check_state(self, state_dict: dict[str, Any]) -> None:

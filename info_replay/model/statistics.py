@@ -9,7 +9,7 @@ A row is ``[h, y]``, features and targets side by side, shape ``(d + K,)``.
 
 Both answer through a **representation**: vectors ``x(h)`` in a space with a diagonal
 metric in which ``h^T A^-1 h' = <x(h), x(h')>`` and ``h^T A^-1 b = <x(h), mean>`` for
-``A = H^T H + cI``, ``b = H^T Y``. What is built on top need not know the form.
+``A = H^T H + cI``, ``b = H^T Y``. Code that uses them need not know the form.
 """
 
 from __future__ import annotations
@@ -49,18 +49,12 @@ _ARRAY_TYPE = {torch.float32: np.float32, torch.float64: np.float64}
 class Statistics(abc.ABC):
     """Sufficient statistics of features ``H`` and targets ``Y``.
 
-    Args:
-        feature_dim: width ``d`` of the features, that of the constant 1 included.
-        target_dim: number ``K`` of outputs.
-        jitter: what is added to the diagonal of ``H^T H``.
-        dtype: floating type.
-        device: where the statistics live.
-
-    Attributes:
-        mean: representation ``(D, K)`` of the posterior mean of the weights, as of the
-            last call of :meth:`represent`; an array on the host.
+    ``feature_dim`` is ``d``, the constant 1 included, ``target_dim`` is ``K``,
+    ``jitter`` is ``c``, and ``max_rows`` the most rows that the kernel form holds.
     """
 
+    #: Representation ``(D, K)`` of the posterior mean of the weights, as of the last
+    #: call of :meth:`represent`; an array on the host.
     mean: Any
 
     def __init__(
@@ -68,6 +62,7 @@ class Statistics(abc.ABC):
         feature_dim: int,
         target_dim: int,
         jitter: float,
+        max_rows: int | None,
         *,
         dtype: torch.dtype,
         device: torch.device,
@@ -82,18 +77,21 @@ class Statistics(abc.ABC):
         self._factor_revision = -1
         self._factor: Any  # a matrix of the kind that is native to the device
         self.metric: Tensor | None = None
-        self._on_host: bool  # the device alone does not tell of fake tensors
+        # The device alone does not tell of fake tensors.
+        self._on_host = on_host(torch.empty(0, device=device))
+        self._allocate(max_rows)
+
+    @abc.abstractmethod
+    def _allocate(self, max_rows: int | None) -> None:
+        """Make the tensors of no rows."""
 
     @abc.abstractmethod
     def replace(
         self, old: Rows | None, new: Rows | None, places: slice | Tensor | None
     ) -> None:
-        """Take ``old`` rows out and put ``new`` ones in.
+        """Take ``old`` rows ``(n, d + K)`` out and put ``new`` ones in.
 
-        Args:
-            old: rows that leave, shape ``(n, d + K)``.
-            new: rows that come, shape ``(m, d + K)``.
-            places: numbers of these rows, if the caller numbers them.
+        ``places`` are the numbers of these rows, if the caller numbers them.
         """
 
     @abc.abstractmethod
@@ -111,15 +109,9 @@ class Statistics(abc.ABC):
         targets: Tensor,
         encode: Callable[[Tensor], Rows] | None = None,
     ) -> None:
-        """Forget every row, then take features and targets, numbered from 0.
+        """:meth:`restart` from features and targets, joined in blocks to save memory.
 
-        Works through them in blocks, so that what it needs beside them does not grow
-        with their number.
-
-        Args:
-            features: shape ``(n, d - 1)``.
-            targets: shape ``(n, K)``, or what ``encode`` turns into that.
-            encode: applied to each block of targets, one-hot encoding for example.
+        ``encode`` is applied to each block of targets, one-hot encoding for example.
         """
         block, count = max(256, self.feature_dim - 1), len(features)
         if not count:
@@ -135,14 +127,14 @@ class Statistics(abc.ABC):
 
     @abc.abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors that are the state, by name."""
+        """The tensors that are the state; each is also an attribute ``_name``."""
 
     @abc.abstractmethod
     def _factorize(self) -> None:
         """Set the factor and the mean.
 
-        The mean has a solve of its own: in one with whatever is asked about, its last
-        bits would depend on that.
+        The mean has a solve of its own: solved together with the features, its last
+        bits would depend on them.
         """
 
     @abc.abstractmethod
@@ -150,17 +142,10 @@ class Statistics(abc.ABC):
         """Representations of features, given the factor."""
 
     def join(self, features: Tensor, targets: Rows | None = None) -> Any:
-        """Rows ``[h0, 1, y]`` as the statistics take them.
-
-        Args:
-            features: shape ``(n, d - 1)``.
-            targets: shape ``(n, K)``; without them a row ends before them.
-
-        Returns:
-            Shape ``(n, d + K)`` or ``(n, d)``: an array on the host, else a tensor.
+        """Rows ``[h0, 1, y]`` or ``[h0, 1]``: an array on the host, else a tensor.
 
         Raises:
-            ValueError: if features or targets have another shape.
+            ValueError: unless the shapes are ``(n, d - 1)`` and ``(n, K)``.
         """
         width = self.feature_dim - 1
         if features.ndim != 2 or features.shape[1] != width:
@@ -197,7 +182,7 @@ class Statistics(abc.ABC):
         return rows
 
     def represent(self, features: Matrix) -> Matrix:
-        """Representations ``(n, D)`` of features ``(n, d)``; arrays of arrays."""
+        """Representations ``(n, D)`` of features ``(n, d)``, of the same kind."""
         revision = int(self._revision.array[0])
         if self._factor_revision != revision:
             self._factorize()
@@ -221,11 +206,10 @@ class Statistics(abc.ABC):
 
     def clone(self) -> Statistics:
         """An independent copy, on the same device."""
-        tensors = {
-            f"_{name}": tensor.clone() for name, tensor in self.tensors().items()
-        }
         twin = copy.copy(self)
-        twin.__dict__.update(tensors, _revision=copy.deepcopy(self._revision))
+        twin._revision = copy.deepcopy(self._revision)
+        for name, tensor in self.tensors().items():
+            setattr(twin, f"_{name}", tensor.clone())
         return twin
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
@@ -235,7 +219,7 @@ class Statistics(abc.ABC):
         self._changed()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the factor out: it is derived, and a twin derives the same one."""
+        """Leave the factor out: a copy derives the same one."""
         state = self.__dict__.copy()
         for name in ("_factor", "mean"):
             state.pop(name, None)
@@ -246,23 +230,12 @@ class Statistics(abc.ABC):
 class PrimalStatistics(Statistics):
     """``A = H^T H + cI`` and ``b = H^T Y``; rows are added and subtracted, not kept."""
 
-    def __init__(
-        self,
-        feature_dim: int,
-        target_dim: int,
-        jitter: float,
-        *,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        super().__init__(feature_dim, target_dim, jitter, dtype=dtype, device=device)
+    def _allocate(self, max_rows: int | None) -> None:
         # One matrix [A, b], so that one product updates both. Of A only the upper
         # triangle counts.
-        self._moments = torch.zeros(
-            feature_dim, feature_dim + target_dim, dtype=dtype, device=device
-        )
-        self._moments.diagonal().fill_(jitter)
-        self._on_host = on_host(self._moments)
+        shape = self.feature_dim, self.feature_dim + self.target_dim
+        self._moments = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        self._moments.diagonal().fill_(self.jitter)
 
     def replace(
         self, old: Rows | None, new: Rows | None, places: slice | Tensor | None
@@ -293,9 +266,8 @@ class PrimalStatistics(Statistics):
             raise ValueError(f"rows must be {width} wide, got {rows.shape[1]}")
         matrix = native(rows) if isinstance(rows, Tensor) else rows
         # In place: other processes may share the tensor.
-        self._moments.copy_(
-            torch.as_tensor(products(matrix, self.jitter, self.feature_dim))
-        )
+        fresh = products(matrix, self.jitter, self.feature_dim)
+        self._moments.copy_(torch.as_tensor(fresh))
         self._changed()
 
     def tensors(self) -> dict[str, Tensor]:
@@ -314,31 +286,19 @@ class PrimalStatistics(Statistics):
 class KernelStatistics(Statistics):
     """The rows themselves, at most ``max_rows``, and their products ``H H^T``.
 
-    A row that is not in use is zero, which leaves every answer as it is.
+    A row that is not in use is zero, which changes no answer.
     """
 
-    def __init__(
-        self,
-        feature_dim: int,
-        target_dim: int,
-        jitter: float,
-        *,
-        max_rows: int,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> None:
-        super().__init__(feature_dim, target_dim, jitter, dtype=dtype, device=device)
-        self._rows = torch.zeros(
-            max_rows, feature_dim + target_dim, dtype=dtype, device=device
-        )
-        self._products = torch.zeros(max_rows, max_rows, dtype=dtype, device=device)
-        self.metric = torch.full(
-            (feature_dim + max_rows,), 1 / jitter, dtype=dtype, device=device
-        )
-        self.metric[feature_dim:].neg_()
-        # Which rows are in use, for callers that do not address rows themselves.
-        self._used = torch.zeros(max_rows, dtype=torch.bool, device=device)
-        self._on_host = on_host(self._rows)
+    def _allocate(self, max_rows: int | None) -> None:
+        assert max_rows is not None
+        kind: Any = {"dtype": self.dtype, "device": self.device}
+        width = self.feature_dim
+        self._rows = torch.zeros(max_rows, width + self.target_dim, **kind)
+        self._products = torch.zeros(max_rows, max_rows, **kind)
+        self.metric = torch.full((width + max_rows,), 1 / self.jitter, **kind)
+        self.metric[width:].neg_()
+        # Which rows are in use, for callers that do not number rows themselves.
+        self._used = torch.zeros(max_rows, dtype=torch.bool, device=self.device)
 
     def replace(
         self, old: Rows | None, new: Rows | None, places: slice | Tensor | None
@@ -396,11 +356,7 @@ class KernelStatistics(Statistics):
 
     def tensors(self) -> dict[str, Tensor]:
         """The rows, their products and which of them are in use."""
-        return {
-            "rows": self._rows,
-            "products": self._products,
-            "used": self._used,
-        }
+        return {"rows": self._rows, "products": self._products, "used": self._used}
 
     def _factorize(self) -> None:
         kernel = self._products.clone()
@@ -408,13 +364,8 @@ class KernelStatistics(Statistics):
         self._factor = cholesky(native(kernel))
         solved = solve_lower(self._factor, self._rows[:, self.feature_dim :])
         # h^T A^-1 b = k_h^T (H H^T + cI)^-1 Y, written with the metric's -1/c.
-        mean = torch.cat(
-            [
-                solved.new_zeros(self.feature_dim, self.target_dim),
-                -self.jitter * solved,
-            ]
-        )
-        self.mean = native(mean)
+        zeros = solved.new_zeros(self.feature_dim, self.target_dim)
+        self.mean = native(torch.cat([zeros, -self.jitter * solved]))
 
     def _represent(self, features: Matrix) -> Matrix:
         # Woodbury: c h^T A^-1 h' = h^T h' - k_h^T (H H^T + cI)^-1 k_h'.

@@ -12,12 +12,7 @@ from torch import Tensor
 
 from info_replay.decision import Decision
 from info_replay.model.candidates import CandidateBatch
-from info_replay.model.criteria import (
-    ArrayCriterion,
-    Criterion,
-    Values,
-    learnability,
-)
+from info_replay.model.criteria import Criterion, Values, learnability
 from info_replay.model.moments import RunningMoments
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import Assignment
@@ -161,8 +156,10 @@ class InfoGreedyWriter(InfoReservoirWriter):
         return Decision(assignment.slots, commit)
 
 
-class _Learnability(ArrayCriterion):
+class _Learnability(Criterion):
     """Learnability alone, whose moments InfoGS keeps beside those of its criterion."""
+
+    takes_arrays = True
 
     def __call__(
         self,
