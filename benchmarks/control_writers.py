@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 from tensordict import TensorDictBase
 
-from info_replay.writers.base import Decision, SelectionWriter
-from info_replay.storage.slots import keep_last
+from info_replay import Decision, SelectionWriter, keep_last
 
 
 class ThinnedReservoirWriter(SelectionWriter):
@@ -28,10 +27,10 @@ class ThinnedReservoirWriter(SelectionWriter):
             raise ValueError(f"share must be above 0 and at most 1, got {share!r}")
         self.share = share
 
-    def _decide(self, data: TensorDictBase) -> Decision:
+    def decide(self, batch: TensorDictBase) -> Decision:
         size, capacity = len(self.slots), self.slots.capacity
-        draws = self._uniforms(len(data))
-        fills = np.arange(len(data)) < capacity - size
+        draws = self.uniforms(len(batch))
+        fills = np.arange(len(batch)) < capacity - size
         passed = fills | (draws[:, 1] < self.share)
         counts = self.reservoir_count + passed.cumsum()
         drawn = (draws[:, 0] * counts).astype(np.int64)
@@ -39,9 +38,9 @@ class ThinnedReservoirWriter(SelectionWriter):
         places[fills] = size + np.arange(fills.sum())
 
         def commit() -> None:
-            self._counters["reservoir_count"] = int(counts[-1])
+            self.reservoir_count = int(counts[-1])
 
-        return keep_last(places), commit
+        return Decision(keep_last(places), commit)
 
 
 class TerminalKeepingReservoirWriter(SelectionWriter):
@@ -52,14 +51,14 @@ class TerminalKeepingReservoirWriter(SelectionWriter):
     sampling lets it in.
     """
 
-    def _blocks(self, count: int) -> list[slice]:
+    def split(self, count: int) -> list[slice]:
         return [slice(row, row + 1) for row in range(count)]
 
-    def _decide(self, data: TensorDictBase) -> Decision:
+    def decide(self, batch: TensorDictBase) -> Decision:
         size, capacity = len(self.slots), self.slots.capacity
-        chance, place = self._uniforms(1)[0, :2]
+        chance, place = self.uniforms(1)[0, :2]
         seen = self.reservoir_count + 1
-        terminal = bool(data["next", "terminated"].any())
+        terminal = bool(batch["next", "terminated"].any())
         slot = -1
         if size < capacity:
             slot = size
@@ -72,6 +71,6 @@ class TerminalKeepingReservoirWriter(SelectionWriter):
                 slot = int(place * capacity)
 
         def commit() -> None:
-            self._counters["reservoir_count"] = seen
+            self.reservoir_count = seen
 
-        return np.array([slot]), commit
+        return Decision(np.array([slot]), commit)

@@ -180,7 +180,7 @@ def main() -> None:
     # A hundred times the capacity, at the same share of written items.
     small, large = infors(1000, 20_000), infors(100_000, 300_000)
     for buffer in (small, large):
-        buffer.writer._counters["reservoir_count"] = 100 * buffer.capacity
+        buffer.writer.reservoir_count = 100 * buffer.capacity
     times = medians(
         {
             "small": (offer, small.extend),
