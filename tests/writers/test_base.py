@@ -14,8 +14,8 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import LazyMemmapStorage, LazyTensorStorage
 
 from info_replay import Decision, SelectionWriter, SelectiveReplayBuffer
+from info_replay.decision import Places
 from info_replay.random_stream import generator_of
-from info_replay.writers.base import Places
 
 from .reference import chunkings, examples, kept_ids
 
@@ -50,6 +50,8 @@ def decisions(draw: st.DrawFn) -> tuple[int, Decision]:
         new = np.arange(size, size + len(rows) - used)
         slots[rows] = [*order[:used], *new]
         return size, Decision(slots)
+    if draw(st.booleans()):  # the last items go
+        return size, Decision(np.full(count, -1), size=draw(st.integers(0, size)))
     kept = draw(st.sets(st.integers(0, size - 1))) if size else set()
     return size, Decision.compacting(places(*sorted(kept)), rows, count, nothing)
 
@@ -76,7 +78,6 @@ def test_following_tells_where_items_are(case: tuple[int, Decision]) -> None:
     size, decision = case
     memory = [f"old {slot}" for slot in range(size)]
     batch = [f"new {row}" for row in range(len(decision.slots))]
-    decision.check(len(batch), size, capacity=40)
     after = carried_out(memory, batch, decision)
     assert "" not in after
     before = places(-1, *range(size))
@@ -117,6 +118,7 @@ GOOD = {
     "in any order": Decision(places(4, 3)),
     "moved into a free slot": Decision(places(0, -1), moves=(places(0), places(3))),
     "compacted": Decision.compacting(places(0, 2), places(1), 2, nothing),
+    "the last ones given up": Decision(places(-1, -1), size=1),
     "emptied": Decision.compacting(places(), places(), 2, nothing),
 }
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
@@ -126,15 +128,19 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "too few": (Decision(places(0)), ValueError, r"shape \(2,\), got \(1,\)"),
     "too many": (Decision(places(0, 1, 2)), ValueError, r"shape \(2,\), got \(3,\)"),
     "a column": (Decision(places(0, 1)[:, None]), ValueError, r"got \(2, 1\)"),
-    "below": (Decision(places(0, -2)), ValueError, r"from 0 to 4, or -1, got \[-2\]"),
-    "only below": (Decision(places(-1, -5)), ValueError, r"or -1, got \[-5\]"),
-    "beyond": (Decision(places(5, 3)), ValueError, r"from 0 to 4, or -1, got \[5\]"),
-    "twice": (Decision(places(1, 1)), ValueError, "slot 1 was given to several items"),
+    "below": (Decision(places(0, -2)), ValueError, "slots from 0 to 4, or -1, got -2"),
+    "only below": (
+        Decision(places(-1, -5)),
+        ValueError,
+        "slots from 0 to 4, or -1, got -5",
+    ),
+    "beyond": (Decision(places(5, 3)), ValueError, "slots from 0 to 4, or -1, got 5"),
+    "twice": (Decision(places(1, 1)), ValueError, "slot 1 to several items"),
     "a gap": (Decision(places(4, -1)), ValueError, r"from slot 3 on .* got \[4\]"),
     "moved and written": (
         Decision(places(1, -1), moves=(places(0), places(1))),
         ValueError,
-        "slot 1 was given to several items",
+        "slot 1 to several items",
     ),
     "moved into a gap": (
         Decision(places(-1, -1), moves=(places(0), places(4))),
@@ -144,23 +150,29 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "moved beyond": (
         Decision(places(-1, -1), moves=(places(0), places(5))),
         ValueError,
-        "from 0 to 4",
+        "slots from 0 to 4, or -1, got 5",
+    ),
+    "moved below": (
+        Decision(places(-1, -1), moves=(places(0), places(-1))),
+        ValueError,
+        "moves|slots from 0 to 4",
     ),
     "moved from a slot that is not in use": (
         Decision(places(-1, -1), moves=(places(4), places(0))),
         ValueError,
-        "4",
+        r"items of the 3 slots in use.* from \[4\] to \[0\]",
     ),
     "moved to fewer slots": (
         Decision(places(-1, -1), moves=(places(0, 1), places(3))),
         ValueError,
-        "moves",
+        r"each to one slot, got moves from \[0, 1\] to \[3\]",
     ),
     "written beyond the new size": (
         Decision(places(2, -1), moves=(places(), places()), size=1),
         ValueError,
-        "size",
+        "slots from 0 to 0, or -1, got 2",
     ),
+    "a size below 0": (Decision(places(-1, -1), size=-1), ValueError, "size"),
     "None": (None, TypeError, "must return a Decision, got None"),
 }
 
@@ -170,6 +182,10 @@ class Obedient(SelectionWriter):
 
     compacts = True
     told: Any = Decision(places(0, 1, 2))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks = self.per_slot("marks", np.int64, empty=-1)
 
     def decide(self, batch: TensorDictBase) -> Decision:
         decision: Decision = self.told
@@ -187,12 +203,19 @@ def obedient() -> SelectiveReplayBuffer:
 @pytest.mark.parametrize("case", GOOD)
 def test_a_decision_is_carried_out(case: str, obedient: SelectiveReplayBuffer) -> None:
     obedient.writer.told = GOOD[case]
+    obedient.writer.marks.array[:3] = [0, 1, 2]
     memory = [str(number) for number in kept_ids(obedient)]
     slots = obedient.extend(make_items(2, 10))
     assert slots.tolist() == GOOD[case].slots.tolist()
     expected = carried_out(memory, ["10", "11"], GOOD[case])
     assert [str(number) for number in kept_ids(obedient)] == expected
     assert obedient.write_count == 5
+    # Numbers of slots have moved with their items, and those of free slots are empty.
+    marks = obedient.writer.marks.array.tolist()
+    for slot, item in enumerate(expected):
+        if item in memory:
+            assert marks[slot] == int(item)
+    assert marks[len(expected) :] == [-1] * (5 - len(expected))
     if len(obedient):
         assert torch.equal(obedient[:]["twice"][:, 0], 2 * obedient[:]["id"])
 
@@ -204,7 +227,7 @@ def test_a_wrong_decision_is_refused_before_anything_is_written(
     decision, error, message = BAD[case]
     obedient.writer.told = decision
     revision = obedient.writer.slots.revision
-    with pytest.raises(error, match=rf"Obedient.decide\(\).*{message}"):
+    with pytest.raises(error, match=rf"Obedient.decide\(\).*({message})"):
         obedient.extend(make_items(2, 10))
     assert kept_ids(obedient) == [0, 1, 2]
     assert obedient.writer.slots.revision == revision
