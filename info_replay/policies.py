@@ -77,11 +77,7 @@ def _own_options(
     options: dict[str, Any],
     of_buffer: set[str],
 ) -> dict[str, Any]:
-    """Those of the options that are of the policy's writer.
-
-    Raises:
-        TypeError: if nobody has one of the options, or the policy misses one.
-    """
+    """The options of the policy's writer; raises if one is unknown or missing."""
     parameters = _parameters(make_writer)
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     known = of_buffer | _options(make_writer, *map(POLICIES.get, POLICIES))
@@ -105,7 +101,7 @@ def _own_options(
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Arguments of a function; of some builtin types Python does not know any."""
+    """Arguments of a function; none of builtin types without a signature."""
     try:
         return inspect.signature(function).parameters
     except ValueError:

@@ -88,10 +88,6 @@ class Registry(Generic[Entry]):
         others = {point.name for point in entry_points(group=self.group)}
         return iter([*self._entries, *sorted(others - self._entries.keys())])
 
-    def __contains__(self, name: object) -> bool:
-        """Whether a name is known; one with a colon is looked up by :meth:`get`."""
-        return name in [*self]
-
     def get(self, name: str) -> Entry:
         """The entry of a name.
 
@@ -123,9 +119,8 @@ class Registry(Generic[Entry]):
             for part in path.split("."):
                 entry = getattr(entry, part)
         except (ImportError, AttributeError, ValueError) as error:
-            raise ValueError(f"cannot import the {self.kind} {name!r}: {error}") from (
-                error
-            )
+            message = f"cannot import the {self.kind} {name!r}: {error}"
+            raise ValueError(message) from error
         return self._checked(name, entry)
 
     def _checked(self, name: str, entry: Any) -> Entry:
@@ -133,15 +128,13 @@ class Registry(Generic[Entry]):
             raise ValueError(
                 f"the {self.kind} {name!r} must be a class or function, got {entry!r}"
             )
-        result: Entry = entry
-        return result
+        return entry
 
 
 def _place(entry: Callable[..., Any]) -> str:
     """Where a class or function is defined; the same after a module is reloaded."""
-    return (
-        f"{getattr(entry, '__module__', '?')}:{getattr(entry, '__qualname__', entry)}"
-    )
+    name = getattr(entry, "__qualname__", entry)
+    return f"{getattr(entry, '__module__', '?')}:{name}"
 
 
 #: Selection policies: each entry makes a :class:`~info_replay.SelectionWriter`.

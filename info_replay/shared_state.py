@@ -42,18 +42,10 @@ class Part(Protocol):
 
 
 class SharedArray:
-    """A NumPy array that child processes see, and change, once it is shared.
+    """A NumPy ``array``, changed in place only, that child processes see once shared.
 
-    It is never a torch tensor to its users: reading a number costs a fraction of a
-    microsecond, and modes that intercept torch do not touch it.
-
-    Args:
-        shape: of the array.
-        dtype: of its numbers.
-        empty: the first value of each number.
-
-    Attributes:
-        array: the numbers; change them in place only.
+    Not a tensor: reading a number takes a fraction of a microsecond, and modes that
+    intercept torch do not touch it. ``empty`` is the first value of each number.
     """
 
     def __init__(
@@ -90,7 +82,7 @@ class SharedArray:
             self.array = self._shared.numpy()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The values; on the way to a child process they are shared first."""
+        """The values, shared first on the way to a child process."""
         state = {**self.__dict__, "_shared": None}
         if get_spawning_popen() is not None:
             self.share_memory_()
@@ -98,25 +90,20 @@ class SharedArray:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Look at what arrived."""
+        """Use the shared values, if there are any."""
         self.__dict__.update(state)
         if self._shared is not None:
             self.array = self._shared.numpy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedArray:
-        """A copy of its own."""
+        """A copy that is not shared."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__, array=self.array.copy(), _shared=None)
         return twin
 
 
 class SharedNumber(SharedArray):
-    """One number, as :attr:`value`.
-
-    Args:
-        dtype: of the number.
-        empty: its first value.
-    """
+    """One number, as :attr:`value`."""
 
     def __init__(self, dtype: DTypeLike = np.int64, empty: float = 0) -> None:
         super().__init__(1, dtype, empty)
@@ -132,12 +119,7 @@ class SharedNumber(SharedArray):
 
 
 class PerSlot(SharedArray):
-    """One number per slot, made when the number of slots is known.
-
-    Args:
-        dtype: of the numbers.
-        empty: the number of a slot that is not in use.
-    """
+    """One number per slot, ``empty`` where it is not in use; needs :meth:`attach`."""
 
     def __init__(self, dtype: DTypeLike, empty: float = 0) -> None:
         super().__init__(0, dtype, empty)
@@ -263,14 +245,7 @@ class DeclaredState:
         return {name: part.state_dict() for name, part in self._parts.items()}
 
     def check_saved(self, state: Any) -> None:
-        """Refuse declared state that does not fit; changes nothing.
-
-        Args:
-            state: from :meth:`save_state`.
-
-        Raises:
-            ValueError: naming what does not fit.
-        """
+        """Raise ``ValueError`` if saved state does not fit; changes nothing."""
         if not isinstance(state, dict) or state.keys() != self._parts.keys():
             found = sorted(state) if isinstance(state, dict) else state
             raise ValueError(
@@ -303,7 +278,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return repr(value)
-    # A function, a class, or an object whose class must do. Not its module: a script is
-    # "__main__" in one run and imported by name in the next.
+    # The name without the module, which is "__main__" in a script that is run and
+    # another one where it is imported.
     named = value if hasattr(value, "__qualname__") else type(value)
     return str(named.__qualname__)

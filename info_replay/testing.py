@@ -6,6 +6,7 @@ import copy
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -88,18 +89,13 @@ def check_writer(
         kit.check_device()
 
 
+@dataclass
 class _Kit:
-    """One writer under test; each method is a clause of the contract."""
+    """One writer under test; each check is a clause of the contract."""
 
-    def __init__(
-        self,
-        make_writer: Callable[[], SelectionWriter],
-        items: Callable[[int, int], TensorDictBase],
-        capacity: int,
-    ) -> None:
-        self.make_writer = make_writer
-        self.items = items
-        self.capacity = capacity
+    make_writer: Callable[[], SelectionWriter]
+    items: Callable[[int, int], TensorDictBase]
+    capacity: int
 
     def buffer(self, seed: int = 0) -> SelectiveReplayBuffer:
         return SelectiveReplayBuffer(
@@ -110,7 +106,7 @@ class _Kit:
         )
 
     def play(self, buffer: SelectiveReplayBuffer, seed: int) -> list[Tensor]:
-        """Offer items, sample and write back; gives all that was decided."""
+        """Offer items, sample and write back; returns all decisions and samples."""
         log = []
         for batch in self.items(3 * self.capacity + 5, seed).split(5):
             log.append(buffer.extend(batch.clone()))
@@ -131,7 +127,7 @@ class _Kit:
     # -- clauses ----------------------------------------------------------------------
 
     def check_slots_and_counts(self) -> None:
-        """Slots tell where each item is; counts count offered items."""
+        """Returned slots hold their items; the write count is that of the items."""
         buffer, offered = self.buffer(), 0
         for size in (1, 3, self.capacity, 4 * self.capacity, 2):
             batch = self.items(size, offered)
@@ -266,7 +262,7 @@ class _Kit:
 def _refuses(
     buffer: SelectiveReplayBuffer, misuse: Callable[[Any], object], bad: Any, what: str
 ) -> None:
-    buffer.writer.catch_up()  # what it would put off until it is asked
+    buffer.writer.catch_up()  # so that only the misuse can change the state
     before = buffer.state_dict()
     try:
         misuse(bad)

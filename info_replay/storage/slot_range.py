@@ -13,14 +13,7 @@ __all__ = ["SlotRange"]
 
 
 class SlotRange(Slots):
-    """The slots of a storage from one of them on, numbered from 0.
-
-    They are written by the writer of all slots only.
-
-    Args:
-        whole: all slots of the storage.
-        first: the slot that is slot 0 of the range.
-    """
+    """The slots from ``first`` on, numbered from 0; only ``whole`` is written to."""
 
     def __init__(self, whole: Slots, first: int) -> None:
         super().__init__(whole.storage)
@@ -33,7 +26,7 @@ class SlotRange(Slots):
         return max(0, super().__len__() - self.first)
 
     def look(self) -> int:
-        """The revision; see :meth:`Slots.look`."""
+        """That of all slots; see :meth:`Slots.look`."""
         return self.whole.look()
 
     def leaf(self, key: NestedKey) -> Tensor:

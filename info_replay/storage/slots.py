@@ -23,30 +23,13 @@ __all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"
 #: Entries that TorchRL's buffers add to tensordicts and that are never stored.
 BOOKKEEPING_KEYS = ("index", "index_generation")
 
-# Those that NumPy has, too.
-_ARRAY_TYPES = {
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.float32,
-    torch.float64,
-}
+# Types that NumPy has, too.
+_ARRAY_TYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32}
+_ARRAY_TYPES |= {torch.int64, torch.float16, torch.float32, torch.float64}
 
 
 class Slots:
-    """The slots of one storage; those in use are always the first ones.
-
-    Args:
-        storage: a one-dimensional tensor storage that holds tensordicts.
-
-    Attributes:
-        storage: as given.
-        capacity: number of slots.
-    """
+    """The slots of a storage of tensordicts; those in use are always the first."""
 
     def __init__(self, storage: TensorStorage) -> None:
         if not isinstance(storage, TensorStorage):
@@ -63,34 +46,26 @@ class Slots:
             raise ValueError(f"capacity must be at least 1, got {storage.max_size}")
         self.storage = storage
         self.capacity = int(storage.max_size)
-        self._entries: list[Any] = []  # those of the storage when last looked at
+        self._entries: list[Any] = []  # the stored tensors when last looked at
 
     def __len__(self) -> int:
         """Number of slots in use."""
-        # Asking the storage itself costs ten calls more, of torch's compiler.
+        # len(storage) costs ten calls more, of torch's compiler.
         return int(self.storage._len)
 
     @property
-    def initialized(self) -> bool:
-        """Whether the storage knows the shape of an item."""
-        return bool(self.storage.initialized)
-
-    @property
     def device(self) -> torch.device:
-        """Where the storage lives; of an undecided one, the host."""
+        """That of the storage; the host while that is undecided."""
         device = self.storage.device
         return torch.device("cpu" if device in (None, "auto") else device)
 
     @property
     def revision(self) -> int:
-        """A number that moves with every write to the storage, whoever wrote."""
+        """A number that grows with every write to the storage, whoever wrote."""
         return int(self.storage._mutation_revision)
 
     def look(self) -> int:
-        """The revision, after a look whether an entry was replaced as a whole.
-
-        TorchRL does not count that.
-        """
+        """The revision; counts entries replaced as a whole, which TorchRL does not."""
         if self.storage.initialized:
             entries = [*_leaves(self.storage._storage).values()]
             if [*map(id, entries)] != [*map(id, self._entries)]:
@@ -103,29 +78,26 @@ class Slots:
 
     def read(self, where: slice | Tensor) -> TensorDictBase:
         """The items of some slots in use; of a slice, a view."""
-        items: TensorDictBase = self.storage[where]
-        return items
+        return self.storage[where]
 
     @property
     def leaves(self) -> dict[NestedKey, Tensor]:
-        """The storage's tensors by key, with its ``max_size`` as first dimension."""
-        # Asked for anew each time: a storage may be restored or have entries replaced.
+        """The stored tensors by key, each ``(capacity, ...)``."""
+        # Not cached: a storage may be restored or have entries replaced.
         return _leaves(self.storage._storage)
 
     def leaf(self, key: NestedKey) -> Tensor:
-        """One of the stored tensors, one row per slot; there must be an item."""
+        """One of the stored tensors, ``(capacity, ...)``; there must be an item."""
         content = self.storage._storage
-        # Asked for several times per batch; tensordict spends longer on the form of the
-        # key than on looking it up.
-        leaf: Tensor = content._get_str(key, None) if type(key) is str else content[key]
-        return leaf
+        # Checking the form of the key takes tensordict longer than the lookup.
+        return content._get_str(key, None) if type(key) is str else content[key]
 
     def schema(self) -> dict[str, str]:
         """Shape and type of each entry of an item, as text."""
-        if not self.initialized:
+        if not self.storage.initialized:
             return {}
         return {
-            _name(key): _describe(leaf.shape[1:], leaf.dtype)
+            _name(key): f"{str(leaf.dtype).removeprefix('torch.')}{[*leaf.shape[1:]]}"
             for key, leaf in self.leaves.items()
         }
 
@@ -133,15 +105,11 @@ class Slots:
 
     @property
     def has_generations(self) -> bool:
-        """Whether any slot has been written by a writer that counts that."""
+        """Whether a writer that counts generations has written a slot."""
         return generations.stamps(self.storage) is not None
 
     def generations_of(self, index: int | Tensor) -> Tensor:
-        """How often slots were rewritten; see :mod:`~info_replay.storage.generations`.
-
-        Args:
-            index: slots.
-        """
+        """How often slots were rewritten; see :func:`generations.generations_of`."""
         return generations.generations_of(self.storage, index, len(self))
 
     def save_generations(self) -> Tensor | None:
@@ -160,16 +128,7 @@ class Slots:
     # -- checking ---------------------------------------------------------------------
 
     def admit(self, data: Any) -> TensorDictBase:
-        """Check a batch against what is stored; raise before anything changes.
-
-        Returns:
-            The batch, dense.
-
-        Raises:
-            TypeError: if it is not a tensordict or an entry has another type.
-            KeyError: if an entry is missing or unknown.
-            ValueError: if it is empty or an entry has another shape.
-        """
+        """A batch, dense; raises unless it has the entries of the stored items."""
         if not isinstance(data, TensorDictBase):
             raise TypeError(
                 f"expected a batch of items as a TensorDict, got {type(data).__name__}"
@@ -219,13 +178,7 @@ class Slots:
     def write(
         self, slots: NDArray[np.int64], rows: NDArray[np.int64], data: TensorDictBase
     ) -> None:
-        """Write some rows of a batch to slots, growing the length if needed.
-
-        Args:
-            slots: where to, shape ``(m,)``, all different.
-            rows: which rows of ``data``, shape ``(m,)``.
-            data: a batch that was admitted.
-        """
+        """Write rows ``(m,)`` of an admitted batch to different slots ``(m,)``."""
         storage = self.storage
         if not storage.initialized:
             storage._init(data[0].exclude(*BOOKKEEPING_KEYS))
@@ -243,7 +196,7 @@ class Slots:
         self._wrote(index, before)
 
     def _wrote(self, index: Tensor, before: int) -> None:
-        """Note, and tell all buffers on this storage, which slots have new items."""
+        """Count generations and tell all buffers on the storage of new items."""
         held = getattr(self.storage, generations.ATTRIBUTE, None)
         if held is None or held.shape[0] < self.storage.max_size:
             held = generations.ensure(self.storage, index.device, before)
@@ -253,12 +206,7 @@ class Slots:
             entity.mark_update(index)
 
     def move(self, sources: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Copy items to other slots, growing the length if needed.
-
-        Args:
-            sources: the slots of the items, shape ``(m,)``.
-            slots: where to, shape ``(m,)``, all different; none is one of ``sources``.
-        """
+        """Copy items ``(m,)`` to slots ``(m,)``, all different and no sources."""
         if not len(sources):
             return
         before = len(self)
@@ -270,11 +218,7 @@ class Slots:
         self._wrote(new, before)
 
     def shrink(self, size: int) -> None:
-        """Give up all slots but the first ones; samples from them become stale.
-
-        Args:
-            size: how many slots remain in use.
-        """
+        """Give up all slots but the first ``size``; samples from them become stale."""
         before = len(self)
         if size >= before:
             return
@@ -284,19 +228,16 @@ class Slots:
         self.storage._bump_mutation_revision()
 
     def empty(self) -> None:
-        """Note that the storage is about to be emptied: samples become stale."""
+        """Make all samples stale: the storage is about to be emptied."""
         if len(self):
             generations.advance_all(self.storage, self.device, len(self))
 
     def write_leaf(
         self, key: NestedKey, slots: NDArray[np.int64], value: Tensor
     ) -> None:
-        """Overwrite one entry of some slots; the items stay what they are.
+        """Overwrite an entry of different slots ``(n,)``; generations stay.
 
-        Args:
-            key: which entry.
-            slots: where to, shape ``(n,)``, all different.
-            value: shape ``(n, ...)``, on the storage's device and without gradients.
+        The value, ``(n, ...)``, is on the storage's device and has no gradients.
         """
         leaf = self.leaf(key)
         # A view of the memory itself must be read before it is written.
@@ -306,7 +247,7 @@ class Slots:
         self.storage._bump_mutation_revision()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the entries: a twin has a storage of its own."""
+        """Without the entries: a copy has a storage of its own."""
         return {**self.__dict__, "_entries": []}
 
 
@@ -317,14 +258,9 @@ def _write_rows(
     rows: NDArray[np.int64] | None,
     picks: dict[torch.device, Tensor],
 ) -> None:
-    """Write rows of a stored tensor.
+    """Write some rows of a value, by default all, to slots of a stored tensor.
 
-    Args:
-        leaf: the tensor, one row per slot.
-        where: the slots.
-        value: a tensor that has the rows.
-        rows: which of its rows; ``None`` for all.
-        picks: the rows as a tensor on each device where they were needed already.
+    ``picks`` caches the rows as a tensor on each device.
     """
     if (
         type(leaf) is type(value) is Tensor
@@ -333,11 +269,11 @@ def _write_rows(
         and leaf.dtype in _ARRAY_TYPES
         and not value.is_neg()
     ):
-        # As arrays, in half the time that torch takes.
+        # NumPy takes half the time of torch.
         source = value.detach().numpy() if value.requires_grad else value.numpy()
         target = leaf.detach() if leaf.requires_grad else leaf
         target.numpy()[where] = source if rows is None else source[rows]
-        # So that autograd notices if somebody still needs what was there.
+        # Autograd must notice if somebody still needs the old values.
         torch.autograd.graph.increment_version(leaf)
         return
     if isinstance(where, np.ndarray):
@@ -351,7 +287,7 @@ def _write_rows(
 
 
 def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:
-    """The tensors of a tensordict by key, without those of TorchRL's bookkeeping."""
+    """The tensors of a tensordict by key, without TorchRL's bookkeeping."""
     if not is_tensor_collection(data):
         raise TypeError(
             "selection writers store tensordicts; this storage holds a "
@@ -368,15 +304,7 @@ def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:
 
 
 def check_schema(found: dict[str, str], expected: dict[str, str]) -> None:
-    """Compare two schemas, unless one of them is not known yet.
-
-    Args:
-        found: of a saved memory.
-        expected: of this one.
-
-    Raises:
-        ValueError: naming an entry that differs.
-    """
+    """Raise if a saved schema differs from the expected one and both are known."""
     if not found or not expected:
         return
     for key in sorted(found.keys() | expected.keys()):
@@ -408,27 +336,14 @@ def keep_last(places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def last_rows(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The items that hold a slot after the whole batch, in order of arrival.
-
-    Args:
-        places: the slot of each item in order of arrival, -1 for none.
-
-    Returns:
-        Rows of ``places``, all with different slots.
-    """
-    # Where a slot is named several times, the last assignment stands. Those without a
-    # slot are assigned to a place at the end of their own.
+    """The rows that hold a slot after the whole batch; see :func:`keep_last`."""
+    # The last assignment to a slot stands. The last place is for items without one.
     rows = np.arange(len(places))
     owner = np.empty(int(places.max()) + 2, dtype=np.int64)
     owner[places] = rows
     owner[-1] = -1
-    last: NDArray[np.int64] = (owner[places] == rows).nonzero()[0]
-    return last
+    return (owner[places] == rows).nonzero()[0]
 
 
 def _name(key: NestedKey) -> str:
     return key if isinstance(key, str) else ".".join(key)
-
-
-def _describe(shape: torch.Size, dtype: torch.dtype) -> str:
-    return f"{str(dtype).removeprefix('torch.')}{list(shape)}"

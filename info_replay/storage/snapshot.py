@@ -1,8 +1,7 @@
 """Folders that are replaced whole: a save is the old one or the new one, never a mix.
 
-A folder holds snapshots, each in a subfolder of its own, and a small file that names
-the one that counts. The file is replaced by a rename, which the file system does at
-once or not at all, after everything that it names is on disk.
+A folder holds snapshots, one per subfolder, and a small file that names the current
+one. Once a snapshot is on disk, the file is replaced by a rename, which is atomic.
 """
 
 from __future__ import annotations
@@ -26,14 +25,7 @@ _PREFIX = "snapshot-"
 
 @contextlib.contextmanager
 def new_snapshot(path: str | Path) -> Iterator[Path]:
-    """Fill a new snapshot; it counts once the block ends without an error.
-
-    Args:
-        path: the folder of the snapshots; it is made if it is not there.
-
-    Yields:
-        An empty folder to write to.
-    """
+    """An empty folder to fill; it is current once the block ends without an error."""
     folder = Path(path).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     snapshot = folder / f"{_PREFIX}{uuid.uuid4().hex}"
@@ -51,7 +43,7 @@ def new_snapshot(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(snapshot, ignore_errors=True)
         raise
     with _lock(folder, wait=False) as alone:
-        # While somebody loads, old snapshots stay; the next save clears them away.
+        # While somebody loads, old snapshots stay; the next save removes them.
         if alone:
             _clear(folder, snapshot)
 
@@ -67,16 +59,9 @@ def _clear(folder: Path, snapshot: Path) -> None:
 
 @contextlib.contextmanager
 def current_snapshot(path: str | Path) -> Iterator[Path]:
-    """The folder to load from; it stays as it is until the block ends.
+    """The folder to load from, which stays as it is until the block ends.
 
-    Args:
-        path: the folder of the snapshots, or one that TorchRL's ``dumps`` wrote.
-
-    Yields:
-        The snapshot that counts.
-
-    Raises:
-        FileNotFoundError: if nothing was saved there.
+    The path may also be a folder that TorchRL's ``dumps`` wrote.
     """
     folder = Path(path).absolute()
     pointer = folder / _POINTER
@@ -88,17 +73,10 @@ def current_snapshot(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _lock(folder: Path, *, wait: bool) -> Iterator[bool]:
-    """Lock a folder: for reading, waiting, or for clearing up, if nobody reads.
+    """Lock a folder for reading (``wait``) or removing; yields whether it is locked.
 
-    The kernel gives the lock back when the process dies. Where there are no such locks
-    (Windows), readers and savers of one folder must not meet.
-
-    Args:
-        folder: what to lock.
-        wait: whether to wait, to read together with others.
-
-    Yields:
-        Whether the lock was had.
+    The kernel releases the lock when the process dies. Windows has no such locks:
+    there, one folder must not be read and saved to at the same time.
     """
     if sys.platform == "win32":
         yield True

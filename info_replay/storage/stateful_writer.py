@@ -1,7 +1,4 @@
-"""A TorchRL writer that is saved, restored, emptied and shared by declaration.
-
-:class:`StatefulWriter` is what selection writers are to TorchRL, apart from writing.
-"""
+"""A TorchRL writer whose declared state is saved, restored, emptied and shared."""
 
 from __future__ import annotations
 
@@ -28,10 +25,8 @@ __all__ = [
     "StatefulWriter",
 ]
 
-#: What every writer counts: offered items, items that entered a reservoir or were
-#: stored, the next random draw, the seed and whether there is one, items that the
-#: storage held already and that the policy has not looked at, and the revision of the
-#: storage when the writer last looked at it.
+#: Numbers that every writer keeps. "preloaded" are items that the storage held before
+#: and that the policy has not looked at; "revision" is the last one that it has seen.
 _COUNTS = (
     "write_count",
     "reservoir_count",
@@ -45,12 +40,7 @@ WRITES, RESERVOIR, DRAWS, SEED, SEEDED, PRELOADED, REVISION = range(7)
 
 
 class StatefulWriter(DeclaredState, Writer):
-    """A writer with slots, counts and a seed.
-
-    Attributes:
-        slots: the slots that the writer manages.
-        counts: numbers that every writer keeps, by the constants of this module.
-    """
+    """A writer with slots, a seed and counts, indexed by this module's constants."""
 
     slots: Slots
     tracks_generations = True  # TorchRL adds them to samples
@@ -63,21 +53,13 @@ class StatefulWriter(DeclaredState, Writer):
     # -- slots ------------------------------------------------------------------------
 
     def register_storage(self, storage: Storage) -> None:
-        """Take a storage; items that it holds already count as the first of the stream.
-
-        Args:
-            storage: a one-dimensional tensor storage.
-        """
+        """Manage a storage; items that it holds count as the first of the stream."""
         known = self.__dict__.get("slots")
         if known is None or known.storage is not storage:
             self.manage(Slots(storage))
 
     def manage(self, slots: Slots) -> None:
-        """Manage some slots from now on.
-
-        Args:
-            slots: all slots of a storage, or a range of them.
-        """
+        """Manage all slots of a storage, or a range of them, from now on."""
         for part in self._parts.values():
             attach = getattr(part, "attach", None)
             if attach is not None:
@@ -93,7 +75,7 @@ class StatefulWriter(DeclaredState, Writer):
             self.share_memory_()
 
     def __getattr__(self, name: str) -> Any:
-        """Say what is missing if there are no slots yet."""
+        """Say that there is no storage yet if slots are asked for."""
         if name == "slots":
             raise RuntimeError(
                 f"{type(self).__name__} has no storage yet; give it to a replay buffer"
@@ -101,19 +83,12 @@ class StatefulWriter(DeclaredState, Writer):
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
     def generations_of(self, index: int | Tensor) -> Tensor:
-        """How often each slot was rewritten, -1 for a slot that never was written.
-
-        Args:
-            index: slots; -1 has generation -1.
-
-        Returns:
-            Generations, of the shape and on the device of ``index``.
-        """
+        """How often each slot was rewritten; -1 if it never was written."""
         return self.slots.generations_of(index)
 
     @property
     def revision(self) -> int:
-        """That of the storage when the writer last looked at it."""
+        """The revision of the storage when the writer last looked at it."""
         return int(self.counts.array[REVISION])
 
     @property
@@ -128,10 +103,9 @@ class StatefulWriter(DeclaredState, Writer):
 
     @property
     def seed(self) -> int:
-        """What the random decisions depend on, beside the number of each item.
+        """What random decisions depend on, beside the number of each item.
 
-        Drawn once: from the buffer's generator if it has one, else from torch's global
-        generator. It travels with the saved state.
+        Drawn once, from the buffer's generator or torch's global one, and saved.
         """
         if not self.counts.array[SEEDED]:
             self.seed = int(torch.randint(2**63 - 1, ()))
@@ -145,13 +119,8 @@ class StatefulWriter(DeclaredState, Writer):
         self.counts.array[SEEDED] = 1
 
     def seed_from(self, generator: torch.Generator) -> None:
-        """Draw the seed from a generator, if there is none yet.
-
-        Args:
-            generator: on any device.
-        """
-        # TorchRL hands its generator over when the buffer is built and again after a
-        # restart, when the restored seed must stand.
+        """Draw the seed from a generator, unless there is one."""
+        # TorchRL sets its generator again after a restart: the restored seed stays.
         if not self.counts.array[SEEDED]:
             device = generator.device
             self.seed = int(
@@ -170,18 +139,14 @@ class StatefulWriter(DeclaredState, Writer):
     # -- emptying, saving and sharing -------------------------------------------------
 
     def clear(self, *, keep_write_count: bool = False) -> None:
-        """Forget every item; samples from before become stale.
-
-        Args:
-            keep_write_count: whether to go on counting offered items.
-        """
+        """Forget every item; samples from before become stale."""
         counts = self.counts.array
         counts[RESERVOIR] = 0
         if counts[PRELOADED]:
             counts[[PRELOADED, DRAWS]] = 0
         if not keep_write_count:
             counts[WRITES] = 0
-        # The storage is emptied after its writer: the next use finds it changed.
+        # TorchRL empties the storage next, which changes its revision.
         counts[REVISION] = -1
         if "slots" in self.__dict__:
             self.slots.empty()
@@ -193,13 +158,12 @@ class StatefulWriter(DeclaredState, Writer):
     def state_dict(self) -> dict[str, Any]:
         """Everything that later decisions depend on, as plain values and tensors."""
         self.seed  # noqa: B018  an unseeded writer would be seeded anew after a restart
-        slots, values = self.slots, self.counts.array.tolist()
-        counts = dict(zip(_COUNTS, values, strict=True))
+        counts = dict(zip(_COUNTS, self.counts.array.tolist(), strict=True))
         return {
             "settings": self._all_settings(),
             "counts": counts,
-            "in_step": counts.pop("revision") == slots.look(),
-            "generations": slots.save_generations(),
+            "in_step": counts.pop("revision") == self.slots.look(),
+            "generations": self.slots.save_generations(),
             "state": self.save_state(),
         }
 
@@ -212,14 +176,7 @@ class StatefulWriter(DeclaredState, Writer):
         }
 
     def check_state(self, state_dict: dict[str, Any]) -> None:
-        """Refuse a saved state that does not fit this writer; changes nothing.
-
-        Args:
-            state_dict: from :meth:`state_dict`.
-
-        Raises:
-            ValueError: naming the setting, the saved value and the one expected.
-        """
+        """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
         try:
             saved, counts = state_dict["settings"], state_dict["counts"]
             state, _ = state_dict["state"], state_dict["in_step"]
@@ -241,7 +198,7 @@ class StatefulWriter(DeclaredState, Writer):
         self.check_saved(state)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`, the storage being restored already.
+        """Continue from a :meth:`state_dict`; the storage must be restored already.
 
         Raises:
             ValueError: if it is of another policy, capacity, item or setting; nothing
@@ -255,45 +212,25 @@ class StatefulWriter(DeclaredState, Writer):
         self.counts.array[:] = [*(counts[name] for name in _COUNTS[:-1]), revision]
 
     def dumps(self, path: str | Path) -> None:
-        """Write :meth:`state_dict` to a folder.
-
-        Args:
-            path: the folder; it is made if it is not there.
-        """
+        """Write :meth:`state_dict` to a folder, which is made if needed."""
         folder = Path(path).absolute()
         folder.mkdir(exist_ok=True)
         torch.save(self.state_dict(), folder / "writer.pt")
 
     def loads(self, path: str | Path) -> None:
-        """Continue from what :meth:`dumps` wrote.
-
-        Args:
-            path: the folder.
-        """
+        """Continue from the folder that :meth:`dumps` wrote."""
         self.load_state_dict(self.read_state(path))
 
     @staticmethod
     def read_state(path: str | Path) -> dict[str, Any]:
-        """Read the state that :meth:`dumps` wrote; runs no code from the file.
-
-        Args:
-            path: the folder.
-
-        Returns:
-            The state, on the host.
-        """
+        """The state that :meth:`dumps` wrote, on the host; runs no code from it."""
         file = Path(path).absolute() / "writer.pt"
         if not file.exists():
             raise FileNotFoundError(f"no saved selection writer: {file} is missing")
-        state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-        return state
+        return torch.load(file, map_location="cpu", weights_only=True)
 
     def share_memory_(self) -> StatefulWriter:
-        """Move counts and declared state to memory that child processes share.
-
-        Returns:
-            The writer.
-        """
+        """Move counts and declared state to shared memory; returns the writer."""
         self._shared = True
         self.counts.share_memory_()
         self.share_state()
@@ -304,8 +241,8 @@ class StatefulWriter(DeclaredState, Writer):
     def __getstate__(self) -> dict[str, Any]:
         """Refuse to be sent to a child process before there is anything to share."""
         slots = self.__dict__.get("slots")
-        spawning = get_spawning_popen() is not None
-        if spawning and (slots is None or not slots.has_generations):
+        empty = slots is None or not slots.has_generations
+        if empty and get_spawning_popen() is not None:
             raise RuntimeError(
                 f"{type(self).__name__} shares its statistics between processes, and "
                 "they take their shape from the first item: extend the buffer once, "

@@ -1,4 +1,4 @@
-"""New features of sampled items, on their way back: :func:`read_write_back`."""
+"""New features of sampled items: :func:`read_write_back`."""
 
 from __future__ import annotations
 
@@ -28,27 +28,11 @@ def read_write_back(
     largest: float,
     may_shrink: bool = False,
 ) -> tuple[NDArray[np.int64], Tensor]:
-    """The slots that a sample still belongs to, and the new features of their items.
+    """Slots ``(m,)`` of a sample, all different, and their new features ``(m, d)``.
 
     A slot that holds another item by now is left out; of a slot that was sampled
-    several times the last row counts.
-
-    Args:
-        data: what ``sample()`` gave, with new features.
-        feature_key: entry that holds them.
-        slots: where they go.
-        largest: features that are larger are refused.
-        may_shrink: whether slots that were sampled may be out of use by now.
-
-    Returns:
-        Slots ``(m,)``, all different, and features ``(m, d)`` on the storage's device.
-
-    Raises:
-        KeyError: if the slots or the features are missing.
-        TypeError: if the features are of another type than the stored ones, or slots
-            are not whole numbers.
-        ValueError: if they have another shape, or are too large.
-        IndexError: if the memory is empty or a slot is not in use.
+    several times the last row counts. Features above ``largest`` are refused, and so
+    are slots that are not in use, unless the memory ``may_shrink``.
     """
     if not data.batch_dims:
         data = data.unsqueeze(0)
@@ -79,7 +63,7 @@ def _read(
     data: TensorDictBase, feature_key: NestedKey, slots: Slots
 ) -> tuple[Tensor, Tensor]:
     """Slots and features of a sample; checks all that needs no transfer."""
-    # Half the time of get(), which looks at the form of the key first.
+    # Half the time of get(), which checks the form of the key.
     index = data._get_str("index", None)
     if index is None:
         raise KeyError(
@@ -115,7 +99,7 @@ def _first_column(index: Tensor, device: torch.device) -> Tensor:
 
 
 def _take(held: Tensor, index: Tensor) -> Any:
-    """Generations of some slots; wrong slots are found when they are on the host."""
+    """Generations of some slots; wrong slots are refused later, on the host."""
     if on_host(held):
         return held.numpy().take(index.numpy(), mode="clip")
     return held.index_select(0, index.clamp(0, held.shape[0] - 1).long())
@@ -129,14 +113,10 @@ def _live_slots(
     size: int,
     given_up_below: int,
 ) -> NDArray[np.int64]:
-    """The slot of each row, -1 where it holds another item by now.
+    """The slot of each row ``(n,)``, -1 where its generation has changed.
 
-    Args:
-        index: the slots.
-        sampled: their generations when they were sampled, if that is known.
-        current: their generations now.
-        size: how many slots are in use.
-        given_up_below: slots below this number may have been given up since then.
+    Only slots in use are allowed and, below ``given_up_below``, those that have been
+    given up since the sample was drawn.
     """
     slots = index.astype(np.int64, copy=False)
     if slots.min() < 0 or slots.max() >= size:

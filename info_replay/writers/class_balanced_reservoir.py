@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,25 +58,24 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         self.target_key = target_key
         # Items of each class in the stream, and whether it has been the largest.
         self._classes = self.array("classes", (2, num_classes), np.int64)
-        # Class of each slot and place of the slot in the list of its class.
+        # Class of each slot, and place of the slot in the list of its class.
         self._labels = self.per_slot("labels", np.int64, empty=-1)
         self._places = self.per_slot("places", np.int64, empty=-1)
-        # The slots of each class, and the revision of the storage that they are of.
+        # The slots of each class, and the storage's revision that they belong to.
         self._lists: tuple[int, list[list[int]]] | None = None
 
     @property
     def stream_counts(self) -> NDArray[np.int64]:
         """Items of each class that were offered."""
-        counts: NDArray[np.int64] = self._classes.array[0].copy()
-        return counts
+        return self._classes.array[0].copy()
 
     @property
     def memory_counts(self) -> NDArray[np.int64]:
         """Items of each class in the memory."""
-        return np.array([len(slots) for slots in self._slot_lists()], dtype=np.int64)
+        return np.array([*map(len, self._slot_lists())], dtype=np.int64)
 
     def _slot_lists(self) -> list[list[int]]:
-        """The slots of each class, in an order that survives a restart."""
+        """The slots of each class, in the same order after a restart."""
         if self._lists is None or self._lists[0] != self.revision:
             lists: list[list[int]] = [[] for _ in range(self.num_classes)]
             labels, places = self._labels.array, self._places.array
@@ -92,7 +92,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         return labels
 
     def check(self, batch: TensorDictBase) -> None:
-        """Refuse labels that are not those of a class."""
+        """Refuse labels outside the classes."""
         self._read(batch)
 
     def decide(self, batch: TensorDictBase) -> Decision:
@@ -100,8 +100,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         count = len(batch)
         labels = self._read(batch)
         plan = _Plan(self._slot_lists(), *self._classes.array.copy())
-        # The plan works on the lists themselves: until it is carried out they count as
-        # outdated and would be derived again.
+        # The plan changes the lists in place; they are derived again if it is dropped.
         self._lists = None
         draws = self.uniforms(count)
         size, capacity = len(self.slots), self.slots.capacity
@@ -111,8 +110,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
             plan.update_full()
         start = filled
         while start < count:
-            # Items of full classes leave the class of every slot as it is, so a whole
-            # run of them is decided at once.
+            # Items of full classes change no slot's class: a run is decided at once.
             newcomers = np.flatnonzero(~plan.full[labels[start:]].astype(bool))
             stop = start + int(newcomers[0]) if newcomers.size else count
             plan.sample_within(labels[start:stop], draws[start:stop, 0], start)
@@ -131,11 +129,8 @@ class ClassBalancedReservoirWriter(SelectionWriter):
 
     def adopt(self, items: TensorDictBase) -> None:
         """Count the classes of items that the storage brought along."""
-        labels = self._read(items)
-        plan = _Plan(
-            [[] for _ in range(self.num_classes)],
-            *np.zeros((2, self.num_classes), dtype=np.int64),
-        )
+        labels, classes = self._read(items), self._classes.array
+        plan = _Plan([[] for _ in range(self.num_classes)], *np.zeros_like(classes))
         plan.fill(labels, 0)
         if len(labels) == self.slots.capacity:
             plan.update_full()
@@ -149,7 +144,7 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         self._lists = self.slots.revision, plan.lists
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Continue from saved state; the lists are derived anew."""
+        """Continue from saved state; the lists are derived again."""
         super().restore_state(state)
         self._lists = None
 
@@ -158,26 +153,16 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         return {**super().__getstate__(), "_lists": None}
 
 
+@dataclass
 class _Plan:
-    """The state of the policy while one batch is decided.
+    """The state of the policy while one batch is decided."""
 
-    Args:
-        lists: slots of each class.
-        stream: items of each class in the stream.
-        full: 1 for classes that have been the largest.
-    """
-
-    def __init__(
-        self,
-        lists: list[list[int]],
-        stream: NDArray[np.int64],
-        full: NDArray[np.int64],
-    ) -> None:
-        self.lists = lists
-        self.stream = stream
-        self.full = full
-        self.owner: dict[int, int] = {}  # slot -> row of the batch
-        self.moved: dict[int, tuple[int, int]] = {}  # slot -> class and place in list
+    lists: list[list[int]]  # slots of each class
+    stream: NDArray[np.int64]  # items of each class in the stream
+    full: NDArray[np.int64]  # 1 for classes that have been the largest
+    # The row of the batch, and the class and place in its list, of changed slots.
+    owner: dict[int, int] = field(default_factory=dict)
+    moved: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def _append(self, label: int, slot: int) -> None:
         self.moved[slot] = (label, len(self.lists[label]))
@@ -192,11 +177,8 @@ class _Plan:
 
     def update_full(self) -> None:
         """Note which classes are the largest now."""
-        sizes = [len(slots) for slots in self.lists]
-        largest = max(sizes)
-        for label, size in enumerate(sizes):
-            if size == largest:
-                self.full[label] = 1
+        sizes = np.array([*map(len, self.lists)])
+        self.full[sizes == sizes.max()] = 1
 
     def sample_within(
         self, labels: NDArray[np.int64], draws: NDArray[np.float64], start: int
@@ -206,19 +188,19 @@ class _Plan:
             return
         numbers = self.stream[labels] + _ranks(labels)
         chosen = (draws * numbers).astype(np.int64)
-        sizes = np.array([len(slots) for slots in self.lists])
+        sizes = np.array([*map(len, self.lists)])
         for row in np.flatnonzero(chosen < sizes[labels]).tolist():
             self.owner[self.lists[labels[row]][chosen[row]]] = start + row
         self.stream += np.bincount(labels, minlength=len(self.stream))
 
     def take_over(self, label: int, draw: float, row: int) -> None:
         """Give an item of a growing class a random slot of the largest one."""
-        sizes = [len(slots) for slots in self.lists]
-        largest = max(range(len(sizes)), key=sizes.__getitem__)
+        sizes = [*map(len, self.lists)]
+        largest = sizes.index(max(sizes))
         slots = self.lists[largest]
         place = int(draw * len(slots))
         slot = slots[place]
-        # The last of the list takes the place, so that removal costs the same always.
+        # The last of the list takes the place: removal takes constant time.
         slots[place] = slots[-1]
         self.moved[slots[place]] = (largest, place)
         slots.pop()
@@ -229,7 +211,7 @@ class _Plan:
 
 
 def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many items of its class have come up to and with each one: 1, 2, ..."""
+    """The number ``(n,)`` of each item among those of its class: 1, 2, ..."""
     order = np.argsort(labels, kind="stable")
     ordered = labels[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

@@ -29,7 +29,7 @@ from info_replay.writers.base import SelectionWriter
 
 __all__ = ["CoresetWriter"]
 
-# Most items that are compressed together: their kernel is square.
+# Most items that are compressed together: the kernel grows with their square.
 _BLOCK = 1024
 
 
@@ -39,7 +39,7 @@ class CoresetWriter(SelectionWriter):
 
     The memory is divided into parts of ``capacity // parts`` items. Every batch is
     compressed to a coreset of that size, which is a new part; when there is one part
-    too many, two neighbours are merged and compressed again, the items of a part
+    too many, two neighbors are merged and compressed again, the items of a part
     standing for its batches together (:func:`info_replay.coreset.merge_index`). A
     coreset is found by greedy forward selection on a bilevel problem: which point
     should a model be fitted to next, so that it does well on all of them
@@ -105,7 +105,7 @@ class CoresetWriter(SelectionWriter):
         self._part_of = self.per_slot("part_of", np.int64, empty=-1)
 
     def manage(self, slots: Slots) -> None:
-        """Manage some slots, of which there must be one for each part at least."""
+        """Manage slots, at least one per part."""
         if slots.capacity < self.parts:
             raise ValueError(
                 f"capacity must be at least parts={self.parts}, got {slots.capacity}"
@@ -125,10 +125,8 @@ class CoresetWriter(SelectionWriter):
             torch.isfinite(self._flat_kernel(inputs[block])).all()
             for block in self.split(len(inputs))
         ]
-        self._check_values(
-            inputs,
-            *to_host(torch.isfinite(inputs).all(), torch.stack(kernels).all(), labels),
-        )
+        finite = torch.isfinite(inputs).all(), torch.stack(kernels).all()
+        self._check_values(inputs, *to_host(*finite, labels))
 
     def _read(self, data: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Inputs and labels on the storage's device."""
@@ -140,14 +138,10 @@ class CoresetWriter(SelectionWriter):
         return inputs.detach().to(device), labels.to(device)
 
     def _check_values(
-        self,
-        inputs: Tensor,
-        inputs_finite: NDArray[Any],
-        kernel_finite: NDArray[Any],
-        labels: NDArray[Any],
+        self, inputs: Tensor, finite: Any, kernel_finite: Any, labels: NDArray[Any]
     ) -> None:
         check_labels(labels, self.num_classes, self.target_key)
-        if not inputs_finite:
+        if not finite:
             check_finite_entry(inputs, self.observation_key)
         if not kernel_finite:
             raise ValueError(
@@ -156,7 +150,7 @@ class CoresetWriter(SelectionWriter):
             )
 
     def _compress(self, data: TensorDictBase, weights: NDArray[np.float64]) -> Places:
-        """Rows of a coreset of weighted items."""
+        """The rows of a coreset of weighted items."""
         inputs, labels = self._read(data)
         count = len(labels)
         finite, flat, classes = to_host(
@@ -173,7 +167,7 @@ class CoresetWriter(SelectionWriter):
         ).indices
 
     def _flat_kernel(self, inputs: Tensor) -> Tensor:
-        """The kernel of inputs, row by row; refuses what is none by its form."""
+        """The kernel ``(n * n,)`` of inputs ``(n, ...)``; refuses other shapes."""
         kernel = self.kernel(inputs, inputs)
         if not isinstance(kernel, Tensor) or kernel.is_complex():
             found = getattr(kernel, "dtype", type(kernel).__name__)
@@ -227,18 +221,13 @@ class CoresetWriter(SelectionWriter):
         parts: Places,
         batches: list[int],
     ) -> Places:
-        """Compress two parts to one; gives the points that stay."""
-        size = len(self.slots)
-        device = self.slots.device
+        """Compress two parts to one; returns the points that stay."""
+        size, device = len(self.slots), self.slots.device
         old = torch.from_numpy(points[points < size]).to(device)
         new = torch.from_numpy(rows[points[points >= size] - size]).to(batch.device)
         keys = [self.observation_key, self.target_key]
-        items = torch.cat(
-            [
-                self.slots.read(old).select(*keys),
-                batch[new].select(*keys).to(device),
-            ]
-        )
+        stored = self.slots.read(old).select(*keys)
+        items = torch.cat([stored, batch[new].select(*keys).to(device)])
         # All items of a part stand for its batches together.
         members = np.bincount(parts, minlength=len(batches))
         weights = np.array(batches) / np.maximum(members, 1)

@@ -54,7 +54,7 @@ class FeatureClusterWriter(SelectionWriter):
     """
 
     compacts = True
-    largest_feature = 1e150  # its square is finite, also summed up
+    largest_feature = 1e150  # sums of squares are finite
 
     def __init__(self, *, feature_key: NestedKey = "feature") -> None:
         super().__init__()
@@ -83,10 +83,8 @@ class FeatureClusterWriter(SelectionWriter):
         return features.detach().to(self.slots.device)
 
     def _check_range(self, features: Tensor, low: Array, high: Array) -> None:
-        largest = self.largest_feature
-        check_range(
-            features, self.feature_key, float(low), float(high), largest=largest
-        )
+        limits, largest = (float(low), float(high)), self.largest_feature
+        check_range(features, self.feature_key, *limits, largest=largest)
 
     def decide(self, batch: TensorDictBase) -> Decision:
         """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
@@ -127,7 +125,7 @@ class FeatureClusterWriter(SelectionWriter):
         def commit() -> None:
             self._arrivals.array[decision.slots[rows]] = new_arrivals[rows]
             self._radius.value = radius
-            # Items that came and went again within the batch count as in smaller ones.
+            # Also items that left again within the batch, as in smaller batches.
             self.reservoir_count += entered
 
         decision = Decision.compacting(points[points < size], rows, count, commit)
@@ -162,15 +160,10 @@ def distances(left: Tensor, right: Tensor) -> Tensor:
 
 
 def thin_out(table: Array, radius: float, most: int) -> tuple[list[int], float]:
-    """Grow a radius until leader clustering leaves few enough points.
+    """Grow a radius until leader clustering of ``(n, n)`` distances leaves few points.
 
-    Args:
-        table: distances of all points from each other, in order of arrival.
-        radius: that was too small; 0 if there has been none.
-        most: number of points that may stay.
-
-    Returns:
-        The points that stay, and the radius with which they do.
+    Returns the points that stay and the new radius. A radius of 0 is replaced by the
+    smallest distance, any other one is doubled.
 
     Example:
         >>> import numpy as np
@@ -181,7 +174,7 @@ def thin_out(table: Array, radius: float, most: int) -> tuple[list[int], float]:
     if radius > 0:
         radius = 2 * radius
     else:
-        # Points in one place, as features of dead units are, do not count.
+        # Points in one place, such as features of dead units, do not count.
         radius = table.min(where=table > 0, initial=np.inf)
         radius = radius if np.isfinite(radius) else 0.0
     while len(leaders := _leaders(table, radius)) > most:
@@ -190,7 +183,7 @@ def thin_out(table: Array, radius: float, most: int) -> tuple[list[int], float]:
 
 
 def _leaders(table: Array, radius: float) -> list[int]:
-    """Points, one after the other, that are farther than a radius from all before."""
+    """Points that are farther than a radius from all leaders before them."""
     free = np.ones(len(table), dtype=bool)
     leaders = []
     for point in range(len(table)):

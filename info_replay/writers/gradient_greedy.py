@@ -22,7 +22,7 @@ from info_replay.writers.base import SelectionWriter
 
 __all__ = ["GradientGreedyWriter"]
 
-# Numbers of per-sample gradients that are in memory at once.
+# Most numbers of per-sample gradients that are in memory at once.
 _LARGEST = 2**25
 # Score of items that came before there was anything to compare them with.
 _FIRST_SCORE = 0.1
@@ -42,7 +42,7 @@ class GradientGreedyWriter(SelectionWriter):
 
     The method is defined by blocks, here the batches that are offered, in parts where
     the memory becomes full in between or a batch has more items than the memory has
-    slots. So, other than with most policies, what is kept depends on the batch size.
+    slots. So, unlike with most policies, what is kept depends on the batch size.
 
     Args:
         gradients: gives the gradients ``(n, P)`` of the mean loss of each of ``n``
@@ -91,13 +91,12 @@ class GradientGreedyWriter(SelectionWriter):
     def scores(self) -> NDArray[np.float64]:
         """Score of each item in the memory, by slot."""
         self.catch_up()
-        scores: NDArray[np.float64] = self._scores.array[: len(self.slots)].copy()
-        return scores
+        return self._scores.array[: len(self.slots)].copy()
 
     # -- gradients --------------------------------------------------------------------
 
     def _units(self, items: TensorDictBase, width: int | None = None) -> Tensor:
-        """Gradients of groups of items, of length 1; those of length 0 remain."""
+        """Gradients ``(n, P)`` of groups of items, scaled to length 1 unless 0."""
         with torch.enable_grad():
             gradients = self.gradients(items)
         if not isinstance(gradients, Tensor) or not gradients.is_floating_point():
@@ -112,7 +111,7 @@ class GradientGreedyWriter(SelectionWriter):
                 f"({len(items)}, {width or 'P'}), got {shape}"
             )
         gradients = gradients.detach()
-        # Without the first division, squares of large numbers would overflow.
+        # Squares of large numbers would overflow without the first division.
         for order in (math.inf, 2):
             length = torch.linalg.vector_norm(gradients, order, dim=1, keepdim=True)
             gradients = gradients / torch.where(length > 0, length, 1)
@@ -152,11 +151,8 @@ class GradientGreedyWriter(SelectionWriter):
     def check(self, batch: TensorDictBase) -> None:
         """Refuse gradients that are not finite."""
         # The mean of gradients is finite only if all of them are.
-        items = self._place(batch)
-        means = [
-            self._units(items[block].unsqueeze(0)).sum()
-            for block in self.split(len(batch))
-        ]
+        items, blocks = self._place(batch), self.split(len(batch))
+        means = [self._units(items[block].unsqueeze(0)).sum() for block in blocks]
         _fetch(torch.stack(means), torch.zeros_like(means[0]))
 
     def decide(self, batch: TensorDictBase) -> Decision:
@@ -166,7 +162,7 @@ class GradientGreedyWriter(SelectionWriter):
         scores = np.full(count, _FIRST_SCORE)
         places = size + np.arange(count)
         if not size:
-            self.check(batch)  # what is stored now is compared with later
+            self.check(batch)  # later items are compared with these
         else:
             items = self._place(batch)
             groups = self._group_gradients(group_draws)
@@ -191,11 +187,7 @@ class GradientGreedyWriter(SelectionWriter):
         return Decision(places, commit)
 
     def _draw(self, size: int, count: int) -> list[NDArray[np.float64]]:
-        """Random numbers of a block; the same if asked twice.
-
-        Returns:
-            One per slot for the groups, one per slot for the candidates, one per item.
-        """
+        """Random numbers: one per slot for groups and candidates each, one per item."""
         generator = generator_of(self.seed, 1, self.draw_count)
         return [generator.random(length) for length in (size, size, count)]
 
@@ -205,12 +197,7 @@ class GradientGreedyWriter(SelectionWriter):
 
 
 def _fetch(similarities: Tensor, memory: Tensor) -> NDArray[np.float64]:
-    """Bring similarities to the host, checked.
-
-    Args:
-        similarities: one per item or block.
-        memory: a number that is finite if the gradients of the memory are.
-    """
+    """Bring similarities to the host; raises unless they and ``memory`` are finite."""
     found, of_memory = to_host(similarities, memory)
     for items, numbers in (("in the memory", of_memory), ("of the batch", found)):
         if not np.isfinite(numbers).all():
@@ -225,21 +212,15 @@ def _fetch(similarities: Tensor, memory: Tensor) -> NDArray[np.float64]:
 def _draw_order(
     scores: NDArray[np.float64], draws: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Slots as drawn one after the other, without replacement, by their scores.
+    """All slots as drawn without replacement, given a uniform number for each.
 
-    Args:
-        scores: of the slots; chances are in proportion to their distance from the
-            least one, or alike if all are.
-        draws: a uniform random number for each slot.
-
-    Returns:
-        All slots; those without a chance come last, in random order.
+    Chances are in proportion to the distance from the least score, or the same if all
+    scores are; slots without a chance come last, in random order.
     """
     weights = scores - scores.min()
     if not weights.any():
         weights = np.ones_like(scores)
-    # Of independent clocks that ring at rates in proportion to the weights, each is
-    # the next with the chance that a draw from the remaining ones would give it.
+    # Exponential waiting times with these rates end in the order of such draws.
     waits = -np.log1p(-draws)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         times = np.where(weights > 0, waits / weights, np.inf)

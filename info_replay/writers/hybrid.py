@@ -1,4 +1,4 @@
-"""The most recent items, and selected ones of before: :class:`HybridWriter`."""
+"""The most recent items and selected older ones: :class:`HybridWriter`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HybridWriter(SelectionWriter):
     that replay has refreshed. Bad items are refused when they come, not when they leave
     the ring.
 
-    To a prioritised sampler an item that moves on is a new one: it gets the largest
+    To a prioritized sampler an item that moves on is a new one: it gets the largest
     priority so far.
 
     Args:
@@ -93,12 +93,7 @@ class HybridWriter(SelectionWriter):
     # -- the slots --------------------------------------------------------------------
 
     def manage(self, slots: Slots) -> None:
-        """Divide slots into the ring and those of the policy.
-
-        Args:
-            slots: more than ``recent``; of items that they hold, the first are the
-                ring.
-        """
+        """Divide slots into the ring, which comes first, and those of the policy."""
         selected = SlotRange(slots, self._size_of_ring(slots.capacity))
         super().manage(slots)
         self.selection.manage(selected)
@@ -171,14 +166,11 @@ class HybridWriter(SelectionWriter):
     def _leaving(
         self, oldest: int, count: int, batch: TensorDictBase, new: int
     ) -> TensorDictBase:
-        """Items of the ring from the oldest on, followed by the first of the batch.
-
-        Nothing is copied if they are side by side; the policy copies what it keeps.
-        """
+        """Items of the ring from the oldest on, then the first of the batch."""
         if not count:
             return batch[:new]
         slots, ring = self.slots, self.ring_size
-        where: slice | Tensor = slice(oldest, oldest + count)
+        where: slice | Tensor = slice(oldest, oldest + count)  # a view, not a copy
         if oldest + count > ring:
             places = (oldest + np.arange(count)) % ring
             where = torch.from_numpy(places).to(slots.device)
@@ -192,7 +184,7 @@ class HybridWriter(SelectionWriter):
     # -- the rest of the contract -----------------------------------------------------
 
     def prepare(self, batch: TensorDictBase) -> None:
-        """Let the policy prepare: processes may share the memory before its turn."""
+        """Let the policy prepare: the memory may be shared before items reach it."""
         self.selection.prepare(batch)
 
     def adopt(self, items: TensorDictBase) -> None:
@@ -202,7 +194,7 @@ class HybridWriter(SelectionWriter):
         self.selection.prepare(items)
 
     def computing(self) -> AbstractContextManager[None]:
-        """Where the policy decides."""
+        """The context in which the policy decides."""
         return self.selection.computing()
 
     def resync(self) -> None:
@@ -210,13 +202,13 @@ class HybridWriter(SelectionWriter):
         self.selection.catch_up()
 
     def mark_in_step(self) -> None:
-        """Note that what the policy knows is that of the stored items."""
+        """Note, if the policy does, that it knows the stored items."""
         self.selection.mark_in_step()
         if self.selection.revision == self.slots.revision:
             super().mark_in_step()
 
     def refresh(self, slots: Places, features: Tensor) -> bool:
-        """Let the policy follow new features of its items; the ring has none to."""
+        """Let the policy follow new features of its own items."""
         selected = np.flatnonzero(slots >= self.ring_size)
         if not selected.size:
             return True
@@ -228,7 +220,7 @@ class HybridWriter(SelectionWriter):
 
     @property
     def reservoir_count(self) -> int:
-        """That of the policy."""
+        """The reservoir count of the policy."""
         return self.selection.reservoir_count
 
     @reservoir_count.setter
@@ -237,7 +229,7 @@ class HybridWriter(SelectionWriter):
 
     @property
     def seed(self) -> int:
-        """That of the policy; the ring draws nothing."""
+        """The seed of the policy; the ring draws nothing."""
         return self.selection.seed
 
     @seed.setter

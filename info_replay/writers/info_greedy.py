@@ -141,7 +141,7 @@ class InfoGreedyWriter(InfoReservoirWriter):
             reservoir_count += 1
             if not self.reservoir or draws[row] * reservoir_count < capacity:
                 # Lines 15 and 16: the memory, A and b.
-                assignment.give(row, slot, contest.stored(slot))
+                assignment.give(row, slot, contest.memory[slot : slot + 1])
                 contest.swap(row, slot, assignment)
 
         def commit() -> None:
@@ -178,11 +178,8 @@ class _Learnability(Criterion):
 class _Contest:
     """The items of a batch and of the memory, as one set of candidates.
 
-    Rows ``0 .. n-1`` are the batch, rows ``n .. n+M-1`` the slots of the memory.
-
-    Args:
-        writer: whose criterion, noise and memory.
-        items: the batch.
+    Rows ``0 .. n-1`` are the batch, rows ``n .. n+M-1`` the slots; ``memory`` has the
+    features and targets of the slots before the batch.
     """
 
     def __init__(self, writer: InfoGreedyWriter, items: ScoredBatch) -> None:
@@ -194,33 +191,20 @@ class _Contest:
         self.rows = torch.cat([torch.as_tensor(items.rows), self.memory])
         self.batch = CandidateBatch(items.posterior.statistics, self.rows)
 
-    def stored(self, slot: int) -> Tensor:
-        """Features and target that a slot had before the batch."""
-        return self.memory[slot : slot + 1]
-
     def _criterion(
         self, criterion: Criterion, leverage: Tensor, error: Tensor
     ) -> Tensor:
-        return criterion(
-            leverage,
-            error,
-            noise=self.writer.noise,
-            num_outputs=self.items.posterior.target_dim,
-        )
+        noise, outputs = self.writer.noise, self.items.posterior.target_dim
+        return criterion(leverage, error, noise=noise, num_outputs=outputs)
 
     def best_swap(
         self, waiting: NDArray[np.bool_], least_learnability: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Find the best item of the batch and the worst of the memory.
+        """The best of the waiting, learnable items and the worst slot of the memory.
 
-        Args:
-            waiting: which items of the batch may still be chosen.
-            least_learnability: what an item must reach to be eligible.
-
-        Returns:
-            Criteria ``(n,)`` and learnabilities ``(n,)`` of the batch, and five
-            numbers: whether any item is eligible, the best one, the worst slot, and
-            the criteria of these two.
+        Returns criteria ``(n,)`` and learnabilities ``(n,)`` of the batch and ``(5,)``
+        numbers: whether an item is eligible, the best one, the worst slot, and the
+        criteria of these two.
         """
         batch, count = self.batch, self.count
         leverage, error = batch.leverage[:count], batch.squared_error[:count]
@@ -244,16 +228,8 @@ class _Contest:
         )
         lost, slot = memory.min(0)
         some = eligible.any()
-        choice = torch.stack(
-            [
-                some.double(),
-                row.double(),
-                slot.double(),
-                torch.where(some, gained, 0).double(),
-                lost.double(),
-            ]
-        )
-        return scores, learnabilities, choice
+        choice = (some, row, slot, torch.where(some, gained, 0), lost)
+        return scores, learnabilities, torch.stack([each.double() for each in choice])
 
     def swap(self, row: int, slot: int, assignment: Assignment) -> None:
         """Store an item of the batch in a slot of the memory, as it was assigned."""

@@ -83,10 +83,9 @@ class TaskTimingWriter(SelectionWriter):
 
     def _choose(self) -> NDArray[np.int64]:
         """The slots that a task is given; those that were never used come first."""
-        capacity, task = self.slots.capacity, self._task.value
-        generator = generator_of(self.seed, 2, task)
-        draws = generator.random(capacity)
-        size = len(self.slots)
+        size, capacity = len(self.slots), self.slots.capacity
+        task = self._task.value
+        draws = generator_of(self.seed, 2, task).random(capacity)
         draws[size:] = np.arange(size, capacity) - capacity  # in order, without gaps
         waiting = np.full(capacity, -1)
         count = max(1, round(capacity / task))

@@ -53,8 +53,7 @@ class OutputHessian:
                 f"entry {self.logits_key!r} must hold logits of shape (n, K), got "
                 f"{logits.dtype} of shape {tuple(logits.shape)}"
             )
-        probabilities = torch.softmax(logits.double(), 1)
-        return 1 - probabilities.square().sum(1)
+        return 1 - torch.softmax(logits.double(), 1).square().sum(1)
 
 
 @register_policy("wrs")
