@@ -67,12 +67,14 @@ class Slots:
     def look(self) -> int:
         """The revision; counts entries replaced as a whole, which TorchRL does not."""
         if self.storage.initialized:
-            entries = [*_leaves(self.storage._storage).values()]
-            if [*map(id, entries)] != [*map(id, self._entries)]:
-                if self._entries:
-                    self.storage._bump_mutation_revision()
-                self._entries = entries
+            self._look_at([*_leaves(self.storage._storage).values()])
         return int(self.storage._mutation_revision)
+
+    def _look_at(self, entries: list[Any]) -> None:
+        if [*map(id, entries)] != [*map(id, self._entries)]:
+            if self._entries:
+                self.storage._bump_mutation_revision()
+            self._entries = entries
 
     # -- reading ----------------------------------------------------------------------
 
@@ -148,6 +150,7 @@ class Slots:
 
     def _check(self, data: TensorDictBase) -> None:
         leaves, values = _leaves(self.storage._storage), _leaves(data)
+        self._look_at([*leaves.values()])
         for key, leaf in leaves.items():
             value = values.get(key)
             if value is None:

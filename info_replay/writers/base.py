@@ -204,27 +204,29 @@ class SelectionWriter(StatefulWriter):
             return slots
 
     def _offer_part(self, batch: TensorDictBase) -> Decision:
-        self.catch_up()
+        self._catch_up(self.slots.revision)  # admit() has looked
         slots, count = self.slots, len(batch)
         size = len(slots)
         decision = self.decide(batch)
-        self.check_decision(decision, count)
+        rows = self.check_decision(decision, count)
         if decision.moves is not None:
             slots.move(*decision.moves)
-        rows = (decision.slots >= 0).nonzero()[0]
         if rows.size:
             slots.write(decision.slots[rows], rows, batch)
         if decision.size is not None:
             slots.shrink(decision.size)
-        if decision.moves is not None:
+        if decision.moves is not None or decision.size is not None:
             self._move_state(decision, size)
         self.carried_out(decision, count)
         if not size and rows.size:
             self.prepare(batch)
         return decision
 
-    def check_decision(self, decision: Decision, count: int) -> None:
+    def check_decision(self, decision: Decision, count: int) -> Places:
         """Raise if a decision about some items cannot be carried out.
+
+        Returns:
+            The rows of the items that are kept.
 
         Raises:
             TypeError: if it is not a decision, or slots are not an array of int64.
@@ -243,7 +245,11 @@ class SelectionWriter(StatefulWriter):
                 f"{who} must give one slot per item, shape ({count},), got "
                 f"{slots.shape}"
             )
-        used = slots[slots >= 0]
+        rows: Places = (slots >= 0).nonzero()[0]
+        lowest = slots.min()
+        if not rows.size and lowest == -1 and decision.moves is None:
+            return rows
+        used = slots[rows]
         if decision.moves is not None:
             sources, destinations = decision.moves
             if len(sources) != len(destinations) or (
@@ -255,11 +261,9 @@ class SelectionWriter(StatefulWriter):
                     f"{destinations.tolist()}"
                 )
             used = np.concatenate([used, destinations])
-        if not used.size and (slots == -1).all():
-            return
         used.sort()
         most = capacity if decision.size is None else decision.size
-        if slots.min() < -1 or (used.size and not 0 <= used[0] <= used[-1] < most):
+        if lowest < -1 or (used.size and not 0 <= used[0] <= used[-1] < most):
             wrong = [slot for slot in (*slots, *used) if not -1 <= slot < most]
             raise ValueError(
                 f"{who} must give slots from 0 to {most - 1}, or -1, got {wrong[0]}"
@@ -273,6 +277,7 @@ class SelectionWriter(StatefulWriter):
                 f"{who} must use free slots from slot {size} on without a gap, got "
                 f"{new.tolist()}"
             )
+        return rows
 
     def _move_state(self, decision: Decision, before: int) -> None:
         """Let per-slot numbers follow their items."""
@@ -302,8 +307,11 @@ class SelectionWriter(StatefulWriter):
 
     def catch_up(self) -> None:
         """Take in what others wrote to the storage since this writer last looked."""
+        self._catch_up(self.slots.look())
+
+    def _catch_up(self, revision: int) -> None:
         counts = self.counts.array
-        if counts[REVISION] == self.slots.look():
+        if counts[REVISION] == revision:
             return
         if counts[PRELOADED]:
             self.adopt(self.slots.read(slice(0, int(counts[PRELOADED]))))

@@ -6,6 +6,7 @@ use it, too.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.model.posterior import BayesianLinearPosterior
 from info_replay.registry import POLICIES as WRITERS
+from info_replay.testing import make_items
 from info_replay.writers import HybridWriter, SelectionWriter
 
 #: Those with a ring of recent items, named after what selects behind it.
@@ -39,46 +41,36 @@ POLICIES = (
 #: Those that keep a posterior, moments and features.
 INFORMATION = ("infogs", "infogs-rs", "infors", "recent-infors")
 #: Those that look at stored features, which replay should bring back.
-FEATURES = (
-    *INFORMATION,
-    "fss-clust",
-)
+FEATURES = (*INFORMATION, "fss-clust")
 #: Those whose memory may shrink: priorities can't follow, and it need not be full.
-REGROUPING = ("fss-clust", "coreset")
-#: Those whose memory, once full, is full.
-FIXED = tuple(policy for policy in POLICIES if policy not in REGROUPING)
-#: Those of them that select among all items, without a ring.
-PURE = tuple(policy for policy in FIXED if policy not in HYBRID)
-#: All but those of which another one tells as much.
-KINDS = tuple(policy for policy in POLICIES if policy != "recent-rs")
+COMPACTING = ("fss-clust", "coreset")
 #: Those that look at labels.
-LABELLED = ("cbrs", *INFORMATION, "coreset")
+LABELED = ("cbrs", *INFORMATION, "coreset")
+#: One of each kind that a buffer has to treat differently: without features, with
+#: them, with items that move, and with a ring.
+KINDS = ("rs", "infors", "fss-clust", "recent-infors")
 
 CAPACITY, WIDTH, CLASSES, BATCH = 16, 5, 4, 6
 
 for_each_policy = pytest.mark.parametrize("policy", POLICIES)
-for_each_kind_of_policy = pytest.mark.parametrize("policy", KINDS)
-for_each_information_policy = pytest.mark.parametrize("policy", INFORMATION)
-for_each_feature_policy = pytest.mark.parametrize("policy", FEATURES)
-for_each_fixed_policy = pytest.mark.parametrize("policy", FIXED)
-for_each_pure_policy = pytest.mark.parametrize("policy", PURE)
+for_each_kind = pytest.mark.parametrize("policy", KINDS)
+#: InfoGS-RS shares all but its decisions with InfoGS.
+for_each_information_policy = pytest.mark.parametrize(
+    "policy", ["infogs", "infors", "recent-infors"]
+)
+for_each_feature_policy = pytest.mark.parametrize(
+    "policy", ["infogs", "infors", "recent-infors", "fss-clust"]
+)
 
 
 def make_stream(count: int, *, seed: int = 0, width: int = WIDTH) -> TensorDict:
-    """Items that every policy can read: clusters of features, one a class."""
-    generator = torch.Generator().manual_seed(seed)
-    labels = torch.randint(CLASSES, (count,), generator=generator)
-    centres = 2 * torch.nn.functional.one_hot(labels, width)
-    return TensorDict(
-        {
-            "id": torch.arange(count),
-            "observation": torch.randn(count, 3, generator=generator),
-            "feature": centres + torch.randn(count, width, generator=generator),
-            "target": labels,
-            "logits": torch.randn(count, CLASSES, generator=generator),
-        },
-        batch_size=[count],
-    )
+    """Items that every policy can read: clusters of features, one per class."""
+    items = make_items(count, seed)
+    if width != WIDTH:
+        noise = torch.randn(count, width, generator=torch.Generator().manual_seed(seed))
+        centers = 2 * torch.nn.functional.one_hot(items["target"], width)
+        items["feature"] = centers + noise
+    return items
 
 
 def linear_gradients(
@@ -100,7 +92,7 @@ def linear_gradients(
 def policy_options(policy: str) -> dict[str, Any]:
     """Settings with which a policy writes now and then, neither always nor never."""
     options: dict[str, Any] = {}
-    if policy in LABELLED:
+    if policy in LABELED:
         options["num_classes"] = CLASSES
     if policy in HYBRID:
         options["recent"] = RECENT
@@ -154,6 +146,14 @@ def play(
         sample["feature"] = 0.9 * sample["feature"] + 0.1
         buffer.update_tensordict_priority(sample)
     return log
+
+
+def sample_of(buffer: SelectiveReplayBuffer, index: list[int]) -> TensorDict:
+    """What sampling these slots would give."""
+    sample = buffer[torch.tensor(index)].clone()
+    sample["index"] = torch.tensor(index)
+    sample["index_generation"] = buffer.writer.generations_of(sample["index"])
+    return sample
 
 
 def complete_state(buffer: SelectiveReplayBuffer) -> dict[str, Any]:
@@ -212,31 +212,25 @@ def _bits(tensor: Tensor) -> bytes:
     return tensor.detach().cpu().contiguous().numpy().tobytes()
 
 
-def rebuilt_posterior(buffer: SelectiveReplayBuffer) -> BayesianLinearPosterior:
-    """The posterior that follows from what the storage holds."""
-    kept = buffer.posterior
-    assert kept is not None
-    fresh = BayesianLinearPosterior(
-        kept.feature_dim,
-        kept.target_dim,
-        noise=kept.noise,
-        jitter=kept.jitter,
-        max_rows=buffer.capacity,
-        form=kept.form,  # type: ignore[arg-type]
-    )
-    writer = buffer.writer.policy
-    ring = RECENT if isinstance(buffer.writer, HybridWriter) else 0
-    if len(buffer) > ring:
-        memory = buffer.storage[ring : len(buffer)]
-        targets = memory.get(writer.target_key)
-        if writer.num_classes is not None:
-            targets = torch.nn.functional.one_hot(targets.flatten(), writer.num_classes)
-        fresh.observe(
-            memory.get(writer.feature_key),
-            targets.double(),
-            rows=torch.arange(len(memory)),
-        )
-    return fresh
+@contextlib.contextmanager
+def refused(
+    buffer: SelectiveReplayBuffer, error: type[Exception], *words: str
+) -> Iterator[None]:
+    """What is done here raises and leaves the buffer as it was.
+
+    Args:
+        buffer: that refuses.
+        error: of which type.
+        words: what the message must contain: the bad value and what was expected.
+    """
+    buffer.writer.catch_up()  # what it would put off until it is asked
+    before = complete_state(buffer)
+    with pytest.raises(error) as caught:
+        yield
+    assert type(caught.value) is error
+    for word in words:
+        assert word in str(caught.value)
+    assert differences(before, complete_state(buffer)) == []
 
 
 def assert_full(buffer: SelectiveReplayBuffer) -> None:
@@ -252,10 +246,30 @@ def assert_in_step(buffer: SelectiveReplayBuffer) -> None:
 
     Policies without statistics look at the storage itself.
     """
-    if not hasattr(buffer.writer.policy, "posterior"):
+    policy = buffer.writer.policy
+    if not hasattr(type(policy), "posterior"):
         return
-    kept, fresh = buffer.posterior, rebuilt_posterior(buffer)
+    kept = buffer.posterior
     assert kept is not None
+    fresh = BayesianLinearPosterior(
+        kept.feature_dim,
+        kept.target_dim,
+        noise=kept.noise,
+        jitter=kept.jitter,
+        max_rows=buffer.capacity,
+        form=kept.form,  # type: ignore[arg-type]
+    )
+    ring = RECENT if isinstance(buffer.writer, HybridWriter) else 0
+    if len(buffer) > ring:
+        memory = buffer.storage[ring : len(buffer)]
+        targets = memory.get(policy.target_key)
+        if policy.num_classes is not None:
+            targets = torch.nn.functional.one_hot(targets.flatten(), policy.num_classes)
+        fresh.observe(
+            memory.get(policy.feature_key),
+            targets.double(),
+            rows=torch.arange(len(memory)),
+        )
     points = make_stream(7, seed=1, width=kept.feature_dim)["feature"]
     answers = [*kept.predict(points), kept.leverage(points)]
     expected = [*fresh.predict(points), fresh.leverage(points)]

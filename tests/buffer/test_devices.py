@@ -1,9 +1,10 @@
-"""On a GPU nothing waits for the device but one small transfer a round.
+"""On a GPU nothing waits for the device but one small transfer per round.
 
 Machines without a GPU run the same code on fake tensors: they have a device, shapes and
 types but no values, so mixing devices or looking at a value is an error. What decisions
-need comes through one function, ``to_host``. A run on the CPU records what passes
-there, and the run on fake tensors is given the same arrays, so both decide alike.
+need comes through one function, ``to_host``. A run on the CPU that computes as a GPU
+would (with tensors instead of arrays) records what passes there, and the run on fake
+tensors is given the same arrays, so both decide alike.
 """
 
 from __future__ import annotations
@@ -26,18 +27,17 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
+from info_replay.model.sequential_scores import Assignment
 from info_replay.transfer import to_host
-from info_replay.writers.offer import Plan
 
 from .helpers import (
     BATCH,
     CLASSES,
+    HYBRID,
     INFORMATION,
-    PURE,
+    POLICIES,
     WIDTH,
     assert_full,
-    for_each_information_policy,
-    for_each_policy,
     make_stream,
     name_of,
     policy_options,
@@ -54,10 +54,6 @@ on_a_real_gpu = [
 #: Kernel statistics are used where features are wide for the capacity.
 WIDTHS = {"primal": WIDTH, "kernel": 2 * CAPACITY}
 in_both_forms = pytest.mark.parametrize("form", WIDTHS)
-#: Without a ring, what is offered is decided at once.
-for_each_pure_information_policy = pytest.mark.parametrize(
-    "policy", [policy for policy in INFORMATION if policy in PURE]
-)
 
 
 @pytest.fixture(autouse=True)
@@ -158,26 +154,25 @@ class Gateway:
 
 
 @contextlib.contextmanager
-def gateway_replaced(gateway: Gateway) -> Iterator[None]:
-    """Let every module of the package use another gateway, and nothing but that.
-
-    On the host, a first look may do without it.
-    """
+def replaced(**stand_ins: Callable[..., Any]) -> Iterator[None]:
+    """Let every module of the package use other functions of these names."""
     modules = [
         module
         for name, module in sys.modules.items()
         if name.startswith("info_replay.")
     ]
     with pytest.MonkeyPatch.context() as patch:
-        for name, stand_in in (
-            ("to_host", gateway),
-            ("surely_within", lambda *_: False),
-        ):
+        for name, stand_in in stand_ins.items():
             users = [module for module in modules if hasattr(module, name)]
             assert len(users) > 1
             for module in users:
                 patch.setattr(module, name, stand_in)
         yield
+
+
+def as_a_device() -> contextlib.AbstractContextManager[None]:
+    """Let the host compute like a device: with tensors, and blind to their values."""
+    return replaced(on_host=lambda tensor: False)
 
 
 # -- what is run ----------------------------------------------------------------------
@@ -188,6 +183,7 @@ class Step:
     """One use of a buffer and what it cost."""
 
     name: str
+    result: Any
     calls: int
     written: int
     entered: int
@@ -228,11 +224,13 @@ def make_device_buffer(
     return buffer
 
 
-def write_back(buffer: SelectiveReplayBuffer) -> None:
+def write_back(buffer: SelectiveReplayBuffer) -> Tensor:
     sample = buffer.sample()
     assert all(entry.device == sample["feature"].device for entry in sample.values())
     sample["feature"] = sample["feature"] + 0.1
     buffer.update_tensordict_priority(sample)
+    index: Tensor = sample["index"]
+    return index
 
 
 def use(
@@ -259,23 +257,23 @@ def use(
         "sample": buffer.sample,
     }
     run = Run(buffer)
-    puts = []
-    put = Plan.put
+    given = []
+    give = Assignment.give
 
-    def counting(plan: Plan, row: int, slot: int) -> None:
-        puts.append(row)
-        put(plan, row, slot)
+    def counting(assignment: Assignment, row: int, slot: int, old: Any) -> None:
+        given.append(row)
+        give(assignment, row, slot, old)
 
     def costs() -> tuple[int, int, int]:
-        return gate.calls, len(puts), buffer.reservoir_count
+        return gate.calls, len(given), buffer.reservoir_count
 
-    with gateway_replaced(gate), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Plan, "put", counting)
+    with replaced(to_host=gate), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Assignment, "give", counting)
         for name, step in steps.items():
             before = costs()
-            step()
+            result = step()
             cost = (b - a for a, b in zip(before, costs(), strict=True))
-            run.steps.append(Step(name, *cost))
+            run.steps.append(Step(name, result, *cost))
     return run
 
 
@@ -288,8 +286,20 @@ def run_on(
     device: str = GPU,
     data_device: str = GPU,
 ) -> Run:
-    """Use a buffer on a fake or a real GPU; the result is kept for other tests."""
-    return _run_on(machine, policy, form, num_classes, device, data_device)
+    """Use a buffer on a machine; the result is kept for other tests.
+
+    Args:
+        machine: ``"real"`` or ``"fake"`` for a GPU, ``"host"`` for a CPU, ``"torch"``
+            for a CPU that computes as a GPU does.
+        policy: to use.
+        form: of its statistics.
+        num_classes: ``None`` for regression.
+        device: of the memory, on a GPU.
+        data_device: of the items, on a GPU.
+    """
+    if machine in ("host", "torch"):
+        device = data_device = "cpu"
+    return _run_on(machine, policy, form, num_classes, device, data_device)[0]
 
 
 @functools.cache
@@ -300,36 +310,40 @@ def _run_on(
     num_classes: int | None,
     device: str,
     data_device: str,
-) -> Run:
+) -> tuple[Run, Gateway]:
     options: dict[str, Any] = {"form": form}
     if policy in INFORMATION:
         options["num_classes"] = num_classes
 
-    def make_on(where: str) -> Callable[[int, int], TensorDict]:
-        def make(count: int, seed: int) -> TensorDict:
-            batch = make_stream(count, seed=seed, width=WIDTHS[form])
-            if num_classes is None:
-                batch["target"] = batch["observation"].clone()
-            # Values do not survive the way to a fake device; shapes and types do.
-            return batch.to(where)
+    def make(count: int, seed: int) -> TensorDict:
+        batch = make_stream(count, seed=seed, width=WIDTHS[form])
+        if num_classes is None:
+            batch["target"] = batch["observation"].clone()
+        # Values do not survive the way to a fake device; shapes and types do.
+        return batch.to(data_device)
 
-        return make
-
+    gateway = Gateway()
     buffer = make_device_buffer(policy, device, **options)
+    if machine == "host":
+        return use(buffer, make, gateway), gateway
+    if machine == "torch":
+        with as_a_device():
+            return use(buffer, make, gateway), gateway
+    reads = DeviceReads()
     if machine == "real":
-        with DeviceReads() as reads:
-            run = use(buffer, make_on(data_device), Gateway(reads=reads))
+        gateway.reads = reads
+        with reads:
+            run = use(buffer, make, gateway)
     else:
-        recorder = Gateway()
-        use(make_device_buffer(policy, "cpu", **options), make_on("cpu"), recorder)
-        gateway = Gateway(replay=iter(recorder.recorded))
-        with fake_gpu(), DeviceReads() as reads:
-            run = use(buffer, make_on(data_device), gateway)
+        recorded = _run_on("torch", policy, form, num_classes, "cpu", "cpu")[1].recorded
+        gateway.replay = iter(recorded)
+        with fake_gpu(), reads:
+            run = use(buffer, make, gateway)
             if policy in INFORMATION:
                 _ = buffer.posterior  # brings in what waits, here where a GPU is
-        assert gateway.calls == recorder.calls
+        assert gateway.calls == len(recorded)
     run.reads = reads.log
-    return run
+    return run, gateway
 
 
 on_each_machine = pytest.mark.parametrize(
@@ -386,41 +400,98 @@ def test_writing_to_the_device_is_not_reading_from_it() -> None:
 # -- the laws -------------------------------------------------------------------------
 
 
-@on_each_machine
-@for_each_policy
-def test_everything_stays_on_the_device(policy: str, machine: str) -> None:
-    buffer = run_on(machine, policy).buffer
-    assert_full(buffer)
-    leaves = buffer.storage._storage.values(True, True)
-    assert {str(leaf.device) for leaf in leaves} == {GPU}
-
-
-@on_each_machine
 @in_both_forms
-@for_each_information_policy
-def test_statistics_live_on_the_device(policy: str, form: str, machine: str) -> None:
-    posterior = run_on(machine, policy, form=form).buffer.posterior
+@pytest.mark.parametrize("num_classes", [CLASSES, None], ids=["labels", "regression"])
+@pytest.mark.parametrize("policy", INFORMATION)
+def test_tensors_decide_as_arrays_do(
+    policy: str, num_classes: int | None, form: str
+) -> None:
+    """What a GPU runs, with values that can be compared."""
+    host, torch_ = (
+        run_on(machine, policy, form=form, num_classes=num_classes)
+        for machine in ("host", "torch")
+    )
+    for here, there in zip(host.steps[:-1], torch_.steps[:-1], strict=True):
+        assert torch.equal(torch.as_tensor(here.result), torch.as_tensor(there.result))
+    torch.testing.assert_close(host.buffer[:], torch_.buffer[:])
+    assert host.buffer.reservoir_count == torch_.buffer.reservoir_count
+
+
+def assert_all_on(run: Run, device: str, data_device: str) -> None:
+    leaves = run.buffer.storage._storage.values(True, True)
+    assert {str(leaf.device) for leaf in leaves} == {device}
+    assert str(run["extend"].result.device) == data_device
+    assert_full(run.buffer)
+
+
+@on_each_machine
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p not in INFORMATION])
+def test_everything_stays_on_the_device(policy: str, machine: str) -> None:
+    run = run_on(machine, policy)
+    assert_all_on(run, GPU, GPU)
+    assert run.reads == []  # but through the gateway
+
+
+@on_each_machine
+@pytest.mark.parametrize(
+    ("device", "data_device"), [(GPU, "cpu"), ("cpu", GPU)], ids=["to-gpu", "to-cpu"]
+)
+@pytest.mark.parametrize(
+    "policy", ["wrs", "cbrs", "gss", "coreset", "fss-clust", "infors", "recent-infors"]
+)
+def test_items_may_live_elsewhere_than_the_memory(
+    policy: str, device: str, data_device: str, machine: str
+) -> None:
+    run = run_on(machine, policy, device=device, data_device=data_device)
+    assert_all_on(run, device, data_device)
+
+
+@on_each_machine
+@pytest.mark.parametrize(
+    ("policy", "targets", "form"),
+    [
+        ("infors", "labels", "primal"),
+        ("infors", "labels", "kernel"),
+        ("infors", "regression", "primal"),
+        ("infors", "regression", "kernel"),
+        ("infogs", "labels", "primal"),
+        ("infogs", "regression", "kernel"),
+        ("infogs-rs", "labels", "primal"),
+        ("recent-infors", "labels", "primal"),
+        ("recent-infors", "regression", "kernel"),
+    ],
+)
+def test_an_information_policy_stays_on_the_device(
+    policy: str, targets: str, form: str, machine: str
+) -> None:
+    """With one transfer per batch, and one per round where the memory is full."""
+    num_classes = CLASSES if targets == "labels" else None
+    run = run_on(machine, policy, form=form, num_classes=num_classes)
+    assert_all_on(run, GPU, GPU)
+    assert run.reads == []
+    posterior = run.buffer.posterior
     assert posterior.form == form
     tensors = posterior.statistics.tensors().values()
     assert {str(tensor.device) for tensor in tensors} == {GPU}
+    # A ring needs one more for what comes, which is checked at once.
+    more = int(policy in HYBRID)
+    costs = {name: run[name].calls for name in ("fill", "fill to the brim")}
+    assert costs == {"fill": 1 + more, "fill to the brim": 1 + more}
+    costs = {name: run[name].calls for name in ("write back while filling", "sample")}
+    assert costs == {"write back while filling": 1, "sample": 0}
+    assert run["write back"].calls == 1
+    written = 0
+    for name in ("extend", "extend again", "add"):
+        step = run[name]
+        # Scores change when an item is written; InfoGS-RS also looks again when the
+        # reservoir turned its best item away.
+        rounds = step.entered if policy == "infogs-rs" else step.written
+        assert 1 + more <= step.calls <= rounds + 1 + more, step
+        written += step.written
+    assert 1 < written < 8 + 8 + 1
 
 
-@on_each_machine
-@for_each_policy
-def test_nothing_is_read_from_the_device_but_through_the_gateway(
-    policy: str, machine: str
-) -> None:
-    assert run_on(machine, policy).reads == []
-
-
-@on_each_machine
-@in_both_forms
-@pytest.mark.parametrize("num_classes", [CLASSES, None], ids=["labels", "regression"])
-@for_each_information_policy
-def test_no_form_of_the_statistics_reads_from_the_device(
-    policy: str, num_classes: int | None, form: str, machine: str
-) -> None:
-    assert run_on(machine, policy, form=form, num_classes=num_classes).reads == []
+# -- transfers ------------------------------------------------------------------------
 
 
 @on_each_machine
@@ -432,7 +503,7 @@ def test_reservoir_sampling_needs_no_transfer(policy: str, machine: str) -> None
 
 @on_each_machine
 @pytest.mark.parametrize("policy", ["wrs", "cbrs"])
-def test_weights_and_labels_need_one_transfer_a_batch(
+def test_weights_and_labels_need_one_transfer_per_batch(
     policy: str, machine: str
 ) -> None:
     for step in run_on(machine, policy).steps:
@@ -477,50 +548,7 @@ def test_a_coreset_needs_one_transfer_for_the_batch_and_one_for_a_merge(
 
 
 @on_each_machine
-@in_both_forms
-@for_each_pure_information_policy
-def test_filling_and_writing_back_need_one_transfer(
-    policy: str, form: str, machine: str
-) -> None:
-    run = run_on(machine, policy, form=form)
-    once = ("fill", "write back while filling", "fill to the brim", "write back")
-    assert [run[name].calls for name in once] == [1] * len(once)
-    assert run["sample"].calls == 0
-
-
-@on_each_machine
-@in_both_forms
-def test_a_ring_needs_one_more_transfer_for_what_comes(form: str, machine: str) -> None:
-    run = run_on(machine, "recent-infors", form=form)
-    for name in ("fill", "fill to the brim"):
-        assert run[name].calls == 2
-    for name in ("extend", "extend again", "add"):
-        assert 2 <= run[name].calls <= run[name].written + 2, name
-    for name in ("write back while filling", "write back"):
-        assert run[name].calls == 1
-    assert run["sample"].calls == 0
-
-
-@on_each_machine
-@in_both_forms
-@for_each_pure_information_policy
-def test_a_full_memory_needs_one_transfer_a_round(
-    policy: str, form: str, machine: str
-) -> None:
-    run = run_on(machine, policy, form=form)
-    written = 0
-    for name in ("extend", "extend again", "add"):
-        step = run[name]
-        # Scores change when an item is written; InfoGS-RS also looks again when the
-        # reservoir turned its best item away.
-        rounds = step.entered if policy == "infogs-rs" else step.written
-        assert 1 <= step.calls <= rounds + 1, step
-        written += step.written
-    assert 1 < written < 8 + 8 + 1
-
-
-@on_each_machine
-@for_each_pure_information_policy
+@pytest.mark.parametrize("policy", ["infogs", "infors"])
 def test_a_batch_in_parts_needs_one_transfer_each_and_one_for_the_whole(
     policy: str, machine: str
 ) -> None:
@@ -532,7 +560,7 @@ def test_a_batch_in_parts_needs_one_transfer_each_and_one_for_the_whole(
             policy, capacity, device=device, **policy_options(policy)
         )
         buffer.writer.seed = 0
-        with gateway_replaced(gateway):
+        with replaced(to_host=gateway):
             buffer.extend(make_stream(capacity).to(device))
 
     gateway = Gateway()
@@ -540,48 +568,21 @@ def test_a_batch_in_parts_needs_one_transfer_each_and_one_for_the_whole(
         fill(GPU, gateway)
     else:
         recorder = Gateway()
-        fill("cpu", recorder)
+        with as_a_device():
+            fill("cpu", recorder)
         gateway.replay = iter(recorder.recorded)
         with fake_gpu():
             fill(GPU, gateway)
     assert gateway.calls == parts + 1
 
 
-@on_each_machine
-@pytest.mark.parametrize(
-    ("device", "data_device"), [(GPU, "cpu"), ("cpu", GPU)], ids=["to-gpu", "to-cpu"]
-)
-@for_each_policy
-def test_items_may_live_elsewhere_than_the_memory(
-    policy: str, device: str, data_device: str, machine: str
-) -> None:
-    run = run_on(machine, policy, device=device, data_device=data_device)
-    leaves = run.buffer.storage._storage.values(True, True)
-    assert {str(leaf.device) for leaf in leaves} == {device}
-
-
-@on_each_machine
-@for_each_policy
-def test_slots_are_told_on_the_device_of_the_batch(policy: str, machine: str) -> None:
-    recorder = Gateway()
-    with gateway_replaced(recorder):
-        slots = make_device_buffer(policy, "cpu").extend(make_stream(9))
-    assert str(slots.device) == "cpu"
-    gateway, mode = Gateway(), contextlib.nullcontext()
-    buffer = make_device_buffer(policy, GPU)
-    if machine == "fake":
-        gateway.replay = iter(recorder.recorded)
-        mode = fake_gpu()
-    with gateway_replaced(gateway), mode:
-        assert str(buffer.extend(make_stream(9).to(GPU)).device) == GPU
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("machine", [pytest.param("real", marks=on_a_real_gpu)])
 @in_both_forms
-@for_each_pure_information_policy
-def test_statistics_on_a_gpu_follow_the_memory(policy: str, form: str) -> None:
-    buffer = run_on("real", policy, form=form).buffer
+@pytest.mark.parametrize("policy", ["infogs", "infors"])
+def test_statistics_on_a_gpu_follow_the_memory(
+    policy: str, form: str, machine: str
+) -> None:
+    buffer = run_on(machine, policy, form=form).buffer
     stream = make_stream(30, seed=8, width=WIDTHS[form])
     rebuilt = make_device_buffer(policy, "cpu", form=form)
     rebuilt.extend(buffer[:].to("cpu"))
