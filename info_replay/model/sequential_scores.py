@@ -27,11 +27,11 @@ MOST_SWAPS = MOST_POINTS // 2
 
 State = TypeVar("State")
 #: Given the first item that is asked about, the scores from it on and the algorithm's
-#: state before it: the slot that each item gets, -1 for none, and the state after so
+#: state before it: the items that enter the memory, their slots, and the state after so
 #: many of the items.
 Accept = Callable[
     [int, NDArray[np.float64], State],
-    tuple[NDArray[np.int64], Callable[[int], State]],
+    tuple[NDArray[np.int64], NDArray[np.int64], Callable[[int], State]],
 ]
 
 
@@ -68,9 +68,9 @@ class SequentialScores:
         start, count = 0, self.batch.count
         while start < count:
             scores = self.batch.score(self.criterion, *self._points(start))
-            slots, state_after = accept(start, scores, state)
-            rows = (slots >= 0).nonzero()[0][: MOST_SWAPS + 1]
-            found = [*zip((start + rows).tolist(), slots[rows].tolist(), strict=True)]
+            rows, slots, state_after = accept(start, scores, state)
+            first = slice(0, MOST_SWAPS + 1)
+            found = [*zip(rows[first].tolist(), slots[first].tolist(), strict=True)]
             final = self._confirm(found) if found or self._presumed else count
             state = state_after(final - start)
             start = final

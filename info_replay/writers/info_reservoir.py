@@ -164,22 +164,22 @@ class InfoReservoirWriter(SelectionWriter):
 
         def accept(
             first: int, scores: NDArray[np.float64], state: tuple[Any, int]
-        ) -> tuple[Places, Callable[[int], tuple[Any, int]]]:
+        ) -> tuple[Places, Places, Callable[[int], tuple[Any, int]]]:
             # Lines 6 to 12 for the items from the first on, given what they score.
             before, n = state
             moments = self.moments.walk(scores, before)
             # Line 7: information thresholding.
             passes = scores >= moments.thresholds(self.gamma, self.dtype)
-            # Line 8: reservoir sampling, a random slot of n + 1 if that is one of M.
-            counts = n + passes.cumsum()
-            slots = (draws[first:] * counts).astype(np.int64)
-            slots[~passes | (slots >= capacity)] = -1
+            rows = passes.nonzero()[0]
+            # Line 8: reservoir sampling, a random place of n + 1 that may be a slot.
+            places = draws[first + rows] * (n + 1 + np.arange(rows.size))
+            enters = places < capacity
 
             # Line 8: the count n, and line 11: the running moments.
             def state_after(count: int) -> tuple[Any, int]:
-                return moments.after(count), int(counts[count - 1]) if count else n
+                return moments.after(count), n + int(rows.searchsorted(count))
 
-            return slots, state_after
+            return first + rows[enters], places[enters].astype(np.int64), state_after
 
         # Line 9: SequentialScores updates A and b where the memory is updated.
         sequence = SequentialScores(items, self.criterion)
