@@ -56,7 +56,7 @@ WIDTHS = {"primal": WIDTH, "kernel": 2 * CAPACITY}
 in_both_forms = pytest.mark.parametrize("form", WIDTHS)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _no_collection() -> Iterator[None]:
     """Keep the collector from freeing other tests' tensors on the fake GPU.
 

@@ -153,21 +153,27 @@ def test_decisions_do_not_depend_on_the_storage(policy: str, storage: str) -> No
     assert_holds_items_of(buffer, stream)
 
 
+@pytest.mark.parametrize("source", ["the storage", "another buffer"])
 @pytest.mark.parametrize("policy", ["rs", "wrs", "cbrs", "gss", "infogs", "infors"])
-def test_items_of_a_prefilled_storage_count_as_the_first_of_the_stream(
-    policy: str,
+def test_items_that_are_there_already_count_as_the_first_of_the_stream(
+    policy: str, source: str
 ) -> None:
     stream = make_stream(100)
     first, rest = stream[:CAPACITY], stream[CAPACITY:]
     grown = make_buffer(policy)
     grown.extend(first.clone())
-    prefilled = make_buffer(policy, storage=TensorStorage(first.clone()))
-    assert prefilled.reservoir_count == grown.reservoir_count == CAPACITY
-    assert (len(prefilled), prefilled.write_count) == (CAPACITY, 0)
+    if source == "the storage":
+        buffer = make_buffer(policy, storage=TensorStorage(first.clone()))
+        assert buffer.reservoir_count == grown.reservoir_count == CAPACITY
+    else:
+        storage = LazyTensorStorage(CAPACITY)
+        buffer = make_buffer(policy, storage=storage)
+        TensorDictReplayBuffer(storage=storage, batch_size=1).extend(first.clone())
+    assert (len(buffer), buffer.write_count) == (CAPACITY, 0)
     for batch in rest.split(8):
-        assert torch.equal(prefilled.extend(batch.clone()), grown.extend(batch.clone()))
-    assert differences(prefilled[:], grown[:]) == []
-    assert prefilled.reservoir_count == grown.reservoir_count
+        assert torch.equal(buffer.extend(batch.clone()), grown.extend(batch.clone()))
+    assert differences(buffer[:], grown[:]) == []
+    assert buffer.reservoir_count == grown.reservoir_count
 
 
 @for_each_information_policy
@@ -668,7 +674,7 @@ def test_saving_waits_for_prefetched_samples_without_blocking_them(
         assert len(buffer.state_dict()["_prefetch_state"]["queue"]) == 2
 
 
-# -- emptying and writing back ---------------------------------------------------------------------
+# -- emptying and writing back --------------------------------------------------------
 
 
 @for_each_kind
@@ -932,11 +938,9 @@ def assert_other_writes_are_noticed(
 @pytest.mark.parametrize("storage", ["tensor", "memmap"])
 def test_two_selecting_buffers_see_each_others_writes(storage: str) -> None:
     shared = STORAGES[storage]()
-    one, two = (
-        make_buffer("infors", storage=shared, gamma=-3.0, seed=seed)
-        for seed in range(2)
-    )
+    one = make_buffer("infors", storage=shared, gamma=-3.0)
     one.extend(make_stream(CAPACITY))
+    two = make_buffer("infors", storage=shared, gamma=-3.0, seed=1)
     assert len(two) == CAPACITY
     for here, there in ((one, two), (two, one), (one, two)):
         assert_other_writes_are_noticed(here, there)
@@ -951,13 +955,16 @@ def test_two_selecting_buffers_see_each_others_writes(storage: str) -> None:
 @pytest.mark.parametrize("first", ["ours", "theirs"])
 def test_a_buffer_of_torchrl_and_ours_see_each_others_writes(first: str) -> None:
     storage = LazyTensorStorage(CAPACITY)
-    ours = make_buffer("infors", storage=storage, gamma=-3.0)
     theirs = TensorDictReplayBuffer(
         storage=storage,
         writer=RoundRobinWriter(track_generations=True),
         batch_size=BATCH,
     )
-    (ours if first == "ours" else theirs).extend(make_stream(CAPACITY))
+    if first == "theirs":
+        theirs.extend(make_stream(CAPACITY))
+    ours = make_buffer("infors", storage=storage, gamma=-3.0)
+    if first == "ours":
+        ours.extend(make_stream(CAPACITY))
     for _ in range(3):
         assert_other_writes_are_noticed(ours, theirs)
         sample = theirs.sample()
