@@ -42,19 +42,18 @@ class Rule:
         self.capacity = capacity
         self.least = least
 
-    def slot(self, row: int, count: int) -> int:
+    def slot(self, row: Any, count: Any) -> Any:
         return (7 * row + 3 * count) % self.capacity
 
     def accept(
         self, first: int, scores: Scores, count: int
-    ) -> tuple[Places, Callable[[int], int]]:
+    ) -> tuple[Places, Places, Callable[[int], int]]:
         """All items from one on, as :class:`SequentialScores` asks."""
         passes = scores >= self.least
         counts = count + passes.cumsum()
-        rows = range(first, first + len(scores))
-        found = [self.slot(*each) for each in zip(rows, counts.tolist(), strict=True)]
-        slots = np.where(passes, found, -1)
-        return slots, lambda n: int(counts[n - 1]) if n else count
+        rows = first + np.flatnonzero(passes)
+        slots = self.slot(rows, counts[passes])
+        return rows, slots, lambda n: int(counts[n - 1]) if n else count
 
     def one_by_one(
         self, memory: Memory, features: Array, targets: Array, criterion: Criterion
@@ -121,12 +120,12 @@ def test_a_batch_is_looked_at_twice_for_so_many_swaps(swaps: int) -> None:
 
     def accept(
         first: int, scores: Scores, state: None
-    ) -> tuple[Places, Callable[[int], None]]:
+    ) -> tuple[Places, Places, Callable[[int], None]]:
         """Every other item, whatever it scores."""
         looks.append(first)
-        rows = first + np.arange(len(scores))
-        chosen = (rows % 2 == 1) & (rows < 2 * swaps)
-        return np.where(chosen, rows % stored.capacity, -1), lambda n: None
+        rows = np.arange(1, 2 * swaps, 2)
+        rows = rows[rows >= first]
+        return rows, rows % stored.capacity, lambda n: None
 
     sequence = SequentialScores(batch, EntropyReduction())
     sequence.run(accept, None)
