@@ -563,9 +563,9 @@ BAD_DECISIONS: dict[str, tuple[Any, type[Exception], str]] = {
     "too many": (Decision(places(4, 5, 0, 1)), ValueError, r"\(3,\), got \(4,\)"),
     "none": (Decision(places()), ValueError, r"shape \(3,\), got \(0,\)"),
     "table": (Decision(places(4, 5, 0)[:, None]), ValueError, r"\(3,\), got \(3, 1\)"),
-    "beyond": (Decision(places(4, 5, 6)), ValueError, r"from 0 to 5.* got \[6\]"),
-    "below": (Decision(places(4, -2, 0)), ValueError, r"or -1, got \[-2\]"),
-    "all below": (Decision(places(-2, -2, -2)), ValueError, r"or -1, got \[-2"),
+    "beyond": (Decision(places(4, 5, 6)), ValueError, "from 0 to 5.* got 6"),
+    "below": (Decision(places(4, -2, 0)), ValueError, "or -1, got -2"),
+    "all below": (Decision(places(-2, -2, -2)), ValueError, "or -1, got -2"),
     "twice": (Decision(places(4, 1, 1)), ValueError, "slot 1 .* several items"),
     "list": (Decision([4, 5, 0]), TypeError, "NumPy array of int64, got a list"),
     "tensor": (
@@ -590,7 +590,7 @@ BAD_DECISIONS: dict[str, tuple[Any, type[Exception], str]] = {
     "move beyond": (
         Decision(places(-1, -1, -1), moves=(places(3), places(6))),
         ValueError,
-        r"from 0 to 5.* got \[6\]",
+        "from 0 to 5.* got 6",
     ),
     "move of nothing": (
         Decision(places(-1, -1, -1), moves=(places(5), places(0)), size=4),
@@ -605,7 +605,7 @@ BAD_DECISIONS: dict[str, tuple[Any, type[Exception], str]] = {
     "size below what is written": (
         Decision(places(3, -1, -1), size=2),
         ValueError,
-        "size.*2",
+        "from 0 to 1.* got 3",
     ),
 }
 

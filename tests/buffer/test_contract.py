@@ -12,6 +12,7 @@ from tensordict import TensorDictBase
 from info_replay import Decision, SelectionWriter
 from info_replay.storage.stateful_writer import DRAWS
 from info_replay.testing import check_writer
+from info_replay.transfer import to_host
 from info_replay.writers import TaskTimingWriter
 
 from .helpers import (
@@ -50,7 +51,7 @@ class OneTaskWriter(TaskTimingWriter):
 
 @pytest.mark.parametrize("delay", [0, 2])
 def test_update_timing_keeps_the_contract(delay: int) -> None:
-    check_writer(lambda: OneTaskWriter(delay))
+    check_writer(lambda: OneTaskWriter(delay), capacity=10)
 
 
 @for_each_policy
@@ -184,6 +185,15 @@ class OnTheHost(Ring):
         return super().decide(batch)
 
 
+class Transferring(Ring):
+    """Waits for the device once per item."""
+
+    def decide(self, batch: TensorDictBase) -> Decision:
+        for value in batch["feature"].unbind():
+            to_host(value)
+        return super().decide(batch)
+
+
 class Uncleared(Ring):
     """Remembers something of the life before."""
 
@@ -196,13 +206,14 @@ class Uncleared(Ring):
     [
         (Undeclared, AssertionError, "not the same after state_dict"),
         (Undeclarable, AssertionError, "not the same after state_dict"),
-        (Hasty, AssertionError, "trace"),
+        (Hasty, AssertionError, r"decide\(\) changed .* commit"),
         (Forgetful, TypeError, "Forgetful must keep its argument 'share'"),
         (ByBatches, AssertionError, "batches of 2 leave other items than single"),
         (TooFew, ValueError, "TooFew.decide.*one slot per item"),
         (Peeking, AssertionError, "to_host"),
         (PeekingWhenFull, AssertionError, "to_host"),
         (OnTheHost, AssertionError, "not on the host"),
+        (Transferring, AssertionError, "transfer"),
         (Uncleared, (AssertionError, ValueError), "empt|gap"),
     ],
 )
@@ -212,7 +223,7 @@ def test_the_kit_finds_a_broken_policy(
     words: str,
 ) -> None:
     with pytest.raises(error, match=words):
-        check_writer(broken, chunk_invariant=True)
+        check_writer(broken, capacity=10, chunk_invariant=True)
 
 
 def test_what_is_not_claimed_is_not_asked_for() -> None:
