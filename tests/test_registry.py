@@ -1,4 +1,4 @@
-"""Policies and criteria are found by name, here, in other packages, or anywhere."""
+"""Entries are found by name, here, in other packages, or anywhere."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ import pytest
 from info_replay import (
     MIC,
     EntropyReduction,
-    HybridWriter,
     InfoGreedyWriter,
-    ReservoirWriter,
     make_criterion,
     make_replay_buffer,
     register_criterion,
-    register_policy,
     registry,
 )
-from info_replay.registry import CRITERIA, POLICIES, Registry
+from info_replay.registry import CRITERIA, Registry
 
 
 @pytest.fixture
@@ -89,59 +86,29 @@ def test_other_packages_bring_entries(
         colors.get("pi")
 
 
-# -- policies --------------------------------------------------------------------------
+# -- criteria --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in (POLICIES, CRITERIA):
-        monkeypatch.setattr(each, "_entries", dict(each._entries))
+def test_a_criterion_is_made_by_name() -> None:
+    assert make_criterion("mic", eta=0.5) == MIC(0.5)
+    assert make_criterion("er", eta=0.5) == EntropyReduction()  # of no use to it
+    with pytest.raises(TypeError, match=r"no criterion has an option 'et'.*\['eta'\]"):
+        make_criterion("er", et=3)
 
 
-@pytest.mark.usefixtures("_clean")
-def test_a_policy_and_a_criterion_of_the_user_are_found() -> None:
-    @register_policy("mine")
-    class Mine(ReservoirWriter):
-        def __init__(self, size: int = 3, **rest: Any) -> None:
-            super().__init__()
-            self.size, self.rest = size, rest
+def test_what_is_found_must_be_a_policy_or_a_criterion() -> None:
+    name = "fractions:Fraction"
+    with pytest.raises(TypeError, match=f"'{name}' must make a SelectionWriter"):
+        make_replay_buffer(name, 9)
+    with pytest.raises(TypeError, match=f"'{name}' must make a Criterion"):
+        make_criterion(name)
 
-    writer = make_replay_buffer("mine", 9, size=4, other=1, batch_size=2).writer
-    assert isinstance(writer, Mine)
-    assert (writer.size, writer.rest) == (4, {"other": 1})
+
+def test_a_criterion_of_the_user_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CRITERIA, "_entries", dict(CRITERIA._entries))
 
     @register_criterion("mine")
     class Own(EntropyReduction):
         pass
 
     assert isinstance(make_criterion("mine"), Own)
-
-
-def test_what_is_found_must_be_a_policy_or_a_criterion() -> None:
-    with pytest.raises(
-        TypeError, match="'fractions:Fraction' must make a SelectionWriter"
-    ):
-        make_replay_buffer("fractions:Fraction", 9)
-    with pytest.raises(TypeError, match="'fractions:Fraction' must make a Criterion"):
-        make_criterion("fractions:Fraction")
-
-
-def test_options_of_other_policies_are_ignored() -> None:
-    options: dict[str, Any] = {"num_classes": 3, "parts": 2, "noise": 0.4}
-    for policy in ("rs", "cbrs", "coreset", "infogs", "infors"):
-        make_replay_buffer(policy, 12, recent=None, **options)
-    assert make_replay_buffer("infogs-rs", 9).writer.reservoir
-    assert isinstance(make_replay_buffer("rs", 9, recent=2).writer, HybridWriter)
-    assert make_criterion("mic", eta=0.5) == MIC(0.5)
-    assert make_criterion("er", eta=0.5) == EntropyReduction()
-
-
-def test_unknown_and_missing_options_are_named() -> None:
-    with pytest.raises(TypeError, match="an option 'num_clases'; did you mean 'num_c"):
-        make_replay_buffer("rs", 9, num_clases=3)
-    with pytest.raises(TypeError, match="an option 'qqq'$"):
-        make_replay_buffer("rs", 9, qqq=3)
-    with pytest.raises(TypeError, match="policy 'cbrs' needs the option 'num_classes'"):
-        make_replay_buffer("cbrs", 9)
-    with pytest.raises(TypeError, match=r"no criterion has an option 'et'.*\['eta'\]"):
-        make_criterion("er", et=3)

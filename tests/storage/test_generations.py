@@ -7,9 +7,8 @@ import multiprocessing
 import numpy as np
 import pytest
 import torch
-from torchrl.data import LazyTensorStorage, RoundRobinWriter, TensorDictReplayBuffer
+from torchrl.data import LazyTensorStorage
 
-from info_replay import ReservoirWriter, make_replay_buffer
 from info_replay.storage import generations
 from info_replay.storage.slots import Slots
 
@@ -99,36 +98,6 @@ def test_items_that_a_storage_brings_along_count_as_written_once() -> None:
         -1,
         -1,
     ]
-
-
-def test_two_buffers_on_one_storage_see_each_others_writes() -> None:
-    storage = LazyTensorStorage(4)
-    first = make_replay_buffer("rs", storage=storage, batch_size=8)
-    first.extend(make_items(4))
-    second = make_replay_buffer("rs", storage=storage)
-    sample = first.sample()
-    while (second.extend(make_items(1, 9)) < 0).all():
-        pass
-    now = first.writer.generations_of(sample["index"])
-    changed = storage[:]["id"][sample["index"]] == 9
-    assert bool(changed.any())
-    assert ((now != sample["index_generation"]) == changed).all()
-
-
-def test_those_of_torchrls_own_writer_are_continued() -> None:
-    storage = LazyTensorStorage(4)
-    other = TensorDictReplayBuffer(
-        storage=storage, writer=RoundRobinWriter(track_generations=True)
-    )
-    other.extend(make_items(3))
-    other.extend(make_items(2))  # slots 3 and 0
-    buffer = TensorDictReplayBuffer(storage=storage, writer=ReservoirWriter())
-    before = buffer.writer.generations_of(torch.arange(4))
-    assert before.tolist() == [1, 0, 0, 0]
-    while (slots := buffer.extend(make_items(1, 9))).item() < 0:
-        pass
-    after = other.writer.generations_of(torch.arange(4))
-    assert (after - before).nonzero().flatten().tolist() == slots.tolist()
 
 
 def test_a_copy_is_restored() -> None:

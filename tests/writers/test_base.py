@@ -121,59 +121,29 @@ GOOD = {
     "the last ones given up": Decision(places(-1, -1), size=1),
     "emptied": Decision.compacting(places(), places(), 2, nothing),
 }
-BAD: dict[str, tuple[Any, type[Exception], str]] = {
-    "list": (Decision([0, 1]), TypeError, "NumPy array of int64, got a list"),
-    "tensor": (Decision(torch.tensor([0, 1])), TypeError, "got a Tensor of torch.int"),
-    "floats": (Decision(np.zeros(2)), TypeError, "got a ndarray of float64"),
-    "too few": (Decision(places(0)), ValueError, r"shape \(2,\), got \(1,\)"),
-    "too many": (Decision(places(0, 1, 2)), ValueError, r"shape \(2,\), got \(3,\)"),
-    "a column": (Decision(places(0, 1)[:, None]), ValueError, r"got \(2, 1\)"),
-    "below": (Decision(places(0, -2)), ValueError, "slots from 0 to 4, or -1, got -2"),
-    "only below": (
-        Decision(places(-1, -5)),
-        ValueError,
-        "slots from 0 to 4, or -1, got -5",
-    ),
-    "beyond": (Decision(places(5, 3)), ValueError, "slots from 0 to 4, or -1, got 5"),
-    "twice": (Decision(places(1, 1)), ValueError, "slot 1 to several items"),
-    "a gap": (Decision(places(4, -1)), ValueError, r"from slot 3 on .* got \[4\]"),
+#: Those that move or give up slots; of others see tests/buffer/test_bad_input.py.
+BAD = {
     "moved and written": (
         Decision(places(1, -1), moves=(places(0), places(1))),
-        ValueError,
         "slot 1 to several items",
     ),
     "moved into a gap": (
         Decision(places(-1, -1), moves=(places(0), places(4))),
-        ValueError,
         r"from slot 3 on .* got \[4\]",
-    ),
-    "moved beyond": (
-        Decision(places(-1, -1), moves=(places(0), places(5))),
-        ValueError,
-        "slots from 0 to 4, or -1, got 5",
     ),
     "moved below": (
         Decision(places(-1, -1), moves=(places(0), places(-1))),
-        ValueError,
         "moves|slots from 0 to 4",
     ),
     "moved from a slot that is not in use": (
         Decision(places(-1, -1), moves=(places(4), places(0))),
-        ValueError,
         r"items of the 3 slots in use.* from \[4\] to \[0\]",
-    ),
-    "moved to fewer slots": (
-        Decision(places(-1, -1), moves=(places(0, 1), places(3))),
-        ValueError,
-        r"each to one slot, got moves from \[0, 1\] to \[3\]",
     ),
     "written beyond the new size": (
         Decision(places(2, -1), moves=(places(), places()), size=1),
-        ValueError,
         "slots from 0 to 0, or -1, got 2",
     ),
-    "a size below 0": (Decision(places(-1, -1), size=-1), ValueError, "size"),
-    "None": (None, TypeError, "must return a Decision, got None"),
+    "a size below 0": (Decision(places(-1, -1), size=-1), "size"),
 }
 
 
@@ -224,10 +194,9 @@ def test_a_decision_is_carried_out(case: str, obedient: SelectiveReplayBuffer) -
 def test_a_wrong_decision_is_refused_before_anything_is_written(
     case: str, obedient: SelectiveReplayBuffer
 ) -> None:
-    decision, error, message = BAD[case]
-    obedient.writer.told = decision
+    obedient.writer.told, message = BAD[case]
     revision = obedient.writer.slots.revision
-    with pytest.raises(error, match=rf"Obedient.decide\(\).*({message})"):
+    with pytest.raises(ValueError, match=rf"Obedient.decide\(\).*({message})"):
         obedient.extend(make_items(2, 10))
     assert kept_ids(obedient) == [0, 1, 2]
     assert obedient.writer.slots.revision == revision

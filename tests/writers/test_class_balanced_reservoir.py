@@ -161,35 +161,3 @@ def test_a_saved_state_replaces_the_classes_of_a_memory_one_batch_older():
     _ = used.writer.memory_counts
     used.load_state_dict(saved.state_dict())
     assert used.writer.memory_counts.tolist() == [2, 2]
-
-
-@pytest.mark.parametrize(
-    ("labels", "error", "message"),
-    [
-        (torch.tensor([0, 1, 3]), ValueError, "3 for item 2"),
-        (torch.tensor([0, -1, 1]), ValueError, "-1 for item 1"),
-        (torch.tensor([0.0, 1.0, 2.0]), TypeError, "whole numbers"),
-        (torch.tensor([True, False, True]), TypeError, "whole numbers"),
-        (torch.zeros(3, 2).long(), ValueError, "one label per item"),
-    ],
-    ids=["too large", "negative", "real", "truth", "two"],
-)
-def test_bad_labels_are_refused_from_the_first(labels, error, message):
-    writer = ClassBalancedReservoirWriter(3)
-    buffer = make_buffer(writer, 5)
-    with pytest.raises(error, match=message):
-        buffer.extend(TensorDict({"target": labels}, batch_size=[3]))
-    assert (len(buffer), buffer.write_count, writer.reservoir_count) == (0, 0, 0)
-    assert writer.stream_counts.tolist() == [0, 0, 0]
-
-
-def test_missing_labels_are_named():
-    items = TensorDict({"label": torch.zeros(3).long()}, batch_size=[3])
-    with pytest.raises(KeyError, match="target"):
-        make_buffer(ClassBalancedReservoirWriter(3), 5).extend(items)
-
-
-@pytest.mark.parametrize("number", [0, -1, 2.0, "3", True, None])
-def test_the_number_of_classes_is_a_whole_number_above_0(number):
-    with pytest.raises((TypeError, ValueError), match="num_classes must be"):
-        ClassBalancedReservoirWriter(number)

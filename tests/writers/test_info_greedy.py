@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from info_replay import InfoGreedyWriter
-
 from .information import CRITERIA
 from .information import Case as AnyCase
 from .reference import chunkings, examples, extend_all, kept_ids, make_stream
@@ -186,9 +184,3 @@ def test_the_reservoir_lets_few_of_the_chosen_in() -> None:
     assert written[False] == 300
     # As in reservoir sampling: M (1 + 1 / (M + 1) + ... + 1 / n) of them, about 43.
     assert 28 < written[True] < 60
-
-
-def test_thresholds_must_be_finite() -> None:
-    for value in (float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=f"gamma_learnability must .* got {value}"):
-            InfoGreedyWriter(gamma_learnability=value)
