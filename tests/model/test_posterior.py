@@ -48,25 +48,6 @@ def test_without_rows_it_is_the_prior(form: Form) -> None:
 
 
 @both_forms
-@pytest.mark.parametrize("addressed", [True, False])
-@pytest.mark.parametrize("operation", ["observe", "forget", "replace", "refresh"])
-def test_rows_come_go_and_change(form: Form, addressed: bool, operation: str) -> None:
-    twin = Twin.make(form, size=6, addressed=addressed)
-    for count in (1, 3):
-        getattr(twin, operation)(count)
-        twin.check()
-
-
-@both_forms
-def test_a_full_memory_can_be_replaced_and_emptied(form: Form) -> None:
-    twin = Twin.make(form, size=12)
-    twin.replace(12)
-    twin.check()
-    twin.forget(12)
-    twin.check()
-
-
-@both_forms
 def test_rows_can_be_numbered_by_a_slice(form: Form) -> None:
     twin = Twin.make(form, size=12)
     features, targets = twin.draw(5)
@@ -133,15 +114,6 @@ def test_rebuilding_encodes_the_targets(form: Form) -> None:
 
 
 @both_forms
-def test_clearing_forgets_every_row(form: Form) -> None:
-    twin = Twin.make(form, size=12)
-    twin.clear()
-    twin.check()
-    twin.observe(12)  # there is room again
-    twin.check()
-
-
-@both_forms
 @all_shapes
 @pytest.mark.parametrize("jitter", [1e-2, 10.0])
 def test_leaving_one_out_is_really_leaving_it_out(
@@ -180,7 +152,7 @@ OPERATIONS = [
     addressed=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
     steps=st.lists(
-        st.tuples(st.sampled_from(OPERATIONS), st.integers(1, 40)), max_size=15
+        st.tuples(st.sampled_from(OPERATIONS), st.integers(1, 40)), max_size=10
     ),
 )
 def test_any_history_leaves_what_its_rows_say(
@@ -291,15 +263,6 @@ def test_a_saved_state_is_restored_bit_for_bit(form: Form) -> None:
 
 
 @both_forms
-def test_a_saved_state_does_not_change_any_more(form: Form) -> None:
-    twin = Twin.make(form, size=4)
-    saved = twin.posterior.state_dict()
-    before = copy.deepcopy(saved["tensors"])
-    twin.observe(4)
-    assert all(before[name].equal(value) for name, value in saved["tensors"].items())
-
-
-@both_forms
 @pytest.mark.parametrize(
     "duplicate",
     [copy.deepcopy, lambda posterior: pickle.loads(pickle.dumps(posterior))],
@@ -337,13 +300,6 @@ def test_the_kernel_form_is_taken_up_to_two_rows_for_three_features(
     feature_dim: int, max_rows: int | None, form: str
 ) -> None:
     assert BayesianLinearPosterior(feature_dim, max_rows=max_rows).form == form
-
-
-@both_forms
-def test_the_form_can_be_asked_for(form: Form) -> None:
-    for feature_dim in (2, 100):
-        posterior = BayesianLinearPosterior(feature_dim, max_rows=20, form=form)
-        assert posterior.form == form
 
 
 # -- errors ----------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 from tensordict import TensorDict
-from torchrl.data import LazyTensorStorage
 
 from info_replay import SelectiveReplayBuffer
 from info_replay.writers import TaskTimingWriter
@@ -212,15 +211,12 @@ def test_all_tasks_have_the_same_share_in_the_end() -> None:
 # -- settings and misuse --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delay", [1.0, True, "1", None])
-def test_a_delay_is_a_whole_number(delay: Any) -> None:
-    with pytest.raises(TypeError, match=f"delay must be a whole number, got {delay!r}"):
+@pytest.mark.parametrize("delay", [-1, 1.0, True, "1", None])
+def test_a_delay_is_a_whole_number_from_0_on(delay: Any) -> None:
+    with pytest.raises(
+        (TypeError, ValueError), match=f"delay must be .* got {delay!r}"
+    ):
         TaskTimingWriter(delay)
-
-
-def test_a_delay_is_not_negative() -> None:
-    with pytest.raises(ValueError, match="delay must be at least 0, got -1"):
-        TaskTimingWriter(-1)
 
 
 def test_the_first_task_must_be_announced() -> None:
@@ -236,28 +232,13 @@ def test_the_first_task_must_be_announced() -> None:
     assert play(buffer, [[4], [9]]) == play(twin, [[4], [9]])
 
 
-def test_a_task_needs_a_memory_to_be_taken_up_in() -> None:
+def test_a_task_may_begin_before_there_is_a_memory() -> None:
     writer = TaskTimingWriter()
-    with pytest.raises(RuntimeError, match="no storage yet"):
-        writer.start_task()
     writer.seed = 0
-    buffer = SelectiveReplayBuffer(
-        storage=LazyTensorStorage(6), writer=writer, batch_size=2
-    )
-    # The call that failed does not count: the next one begins the first task.
-    assert play(buffer, [[9], [9]]) == play(make_buffer(6), [[9], [9]])
-
-
-def test_a_bad_batch_does_not_count() -> None:
-    buffer, twin = make_buffer(6, 1), make_buffer(6, 1)
-    for each in (buffer, twin):
-        each.writer.start_task()
-        each.extend(make_batch(3))
-        each.extend(make_batch(4))
-    with pytest.raises(KeyError, match="missing entry 'task'"):
-        buffer.extend(make_batch(3).exclude("task"))
-    assert torch.equal(buffer.extend(make_batch(5)), twin.extend(make_batch(5)))
-    assert kept_ids(buffer) == kept_ids(twin)
+    writer.start_task()
+    buffer = SelectiveReplayBuffer(6, writer=writer, batch_size=2)
+    first = [buffer.extend(make_batch(9)).tolist()]
+    assert [*first, *play(buffer, [[9]])] == play(make_buffer(6), [[9], [9]])
 
 
 # -- restarts and emptying ------------------------------------------------------------
