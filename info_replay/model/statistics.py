@@ -265,9 +265,11 @@ class PrimalStatistics(Statistics):
         if rows.shape[1] != width:
             raise ValueError(f"rows must be {width} wide, got {rows.shape[1]}")
         matrix = native(rows) if isinstance(rows, Tensor) else rows
-        # In place: other processes may share the tensor.
-        fresh = products(matrix, self.jitter, self.feature_dim)
-        self._moments.copy_(torch.as_tensor(fresh))
+        fresh = torch.as_tensor(products(matrix, self.jitter, self.feature_dim))
+        if self._moments.is_shared():
+            self._moments.copy_(fresh)
+        else:
+            self._moments = fresh
         self._changed()
 
     def tensors(self) -> dict[str, Tensor]:

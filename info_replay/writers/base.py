@@ -246,8 +246,8 @@ class SelectionWriter(StatefulWriter):
                 f"{slots.shape}"
             )
         rows: Places = (slots >= 0).nonzero()[0]
-        lowest = slots.min()
-        if not rows.size and lowest == -1 and decision.moves is None:
+        none = np.count_nonzero(slots == -1)
+        if none == count and decision.moves is None:
             return rows
         used = slots[rows]
         if decision.moves is not None:
@@ -263,13 +263,15 @@ class SelectionWriter(StatefulWriter):
             used = np.concatenate([used, destinations])
         used.sort()
         most = capacity if decision.size is None else decision.size
-        if lowest < -1 or (used.size and not 0 <= used[0] <= used[-1] < most):
+        if rows.size + none != count or (
+            used.size and not 0 <= used[0] <= used[-1] < most
+        ):
             wrong = [slot for slot in (*slots, *used) if not -1 <= slot < most]
             raise ValueError(
                 f"{who} must give slots from 0 to {most - 1}, or -1, got {wrong[0]}"
             )
         twice = used[1:] == used[:-1]
-        if twice.any():
+        if np.count_nonzero(twice):
             raise ValueError(f"{who} gave slot {used[1:][twice][0]} to several items")
         new = used[used.searchsorted(size) :]
         if new.size and new[-1] != size + new.size - 1:
