@@ -138,10 +138,6 @@ def test_inputs_may_be_single_numbers() -> None:
     assert kernel(numbers[:0], numbers).shape == (0, 3)
 
 
-def test_no_input_is_no_kernel() -> None:
-    assert ReLUTangentKernel()(inputs(0, 3), inputs(2, 3)).shape == (0, 2)
-
-
 def test_inputs_must_be_of_one_size() -> None:
     with pytest.raises(
         ValueError, match=r"inputs of one size, got \(2, 3\) and \(2, 4"

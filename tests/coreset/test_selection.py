@@ -86,10 +86,6 @@ def test_the_model_minimizes_the_inner_objective(
     assert objective(mine.ravel()) == pytest.approx(found.fun, abs=2e-3)
 
 
-def test_a_model_of_no_point_says_nothing() -> None:
-    assert not make(0).model([]).logits().any()
-
-
 def test_a_point_chosen_twice_counts_twice() -> None:
     problem = make(1)
     importance = problem.importance([3, 6])
@@ -213,19 +209,16 @@ def test_of_copies_the_first_is_taken_and_no_point_twice() -> None:
             assert chosen.index(point - 6) < chosen.index(point)
 
 
-def test_the_total_weight_is_shared_evenly() -> None:
+def test_the_total_weight_is_shared_evenly_where_not_all_points_fit() -> None:
     problem = make(5)
+    points = problem.kernel, problem.labels, problem.weights
+    for size in (14, 100):
+        coreset = select_coreset(*points, size, 3)
+        assert coreset.indices.tolist() == list(range(14))
+        assert coreset.weights.tolist() == problem.weights.tolist()
     coreset = select_coreset(problem.kernel, problem.labels, problem.weights, 4, 3)
     assert coreset.indices.dtype == np.int64
     np.testing.assert_allclose(coreset.weights, problem.weights.sum() / 4, rtol=1e-12)
-
-
-@pytest.mark.parametrize("size", [14, 15, 100])
-def test_nothing_is_compressed_where_all_points_fit(size: int) -> None:
-    problem = make(6)
-    coreset = select_coreset(problem.kernel, problem.labels, problem.weights, size, 3)
-    assert coreset.indices.tolist() == list(range(14))
-    assert coreset.weights.tolist() == problem.weights.tolist()
 
 
 @pytest.mark.parametrize("kernel", [np.zeros((5, 5)), np.ones((5, 5))])

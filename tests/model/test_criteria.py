@@ -23,7 +23,7 @@ from info_replay import (
     learnability,
     surprise,
 )
-from tests.reference import GaussianProcess, Memory, log_normal, one_hot
+from tests.reference import GaussianProcess, Memory, one_hot
 
 Array = NDArray[np.float64]
 
@@ -210,16 +210,6 @@ def assert_bounds(
     assert (mic >= gain - rounding).all()
 
 
-@given(problem=problems())
-def test_mic_bounds_the_gain_and_the_gain_is_not_negative(problem: Problem) -> None:
-    assert_bounds(
-        problem.leverage,
-        problem.squared_error,
-        problem.memory.noise,
-        problem.num_outputs,
-    )
-
-
 sizes = st.just(0.0) | st.floats(-12, 6).map(lambda exponent: 10.0**exponent)
 
 
@@ -291,20 +281,6 @@ def test_from_prediction_conditions_a_gaussian_process_on_the_point(
     torch.testing.assert_close(
         actual, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9
     )
-
-
-def test_from_prediction_gives_the_gain_of_a_gaussian_process() -> None:
-    process = toy_process()
-    mean, variance = predictions(process, [0.0, 1.5])
-    target = torch.ones(2, dtype=torch.float64)
-    actual = InformationGain().from_prediction(target, mean, variance, noise=0.2)
-    for score, x in zip(actual, [0.0, 1.5], strict=True):
-        after_mean, after_variance = process.given(x, 1.0).predict(x)
-        # E[log p(y | f)] over the function value that knows the point.
-        expected = log_normal(np.array(1.0), np.array(after_mean), 0.04)
-        expected = expected - (after_variance - 0.04) / (2 * 0.04)
-        gain = float(expected) + process.surprise(x, 1.0)
-        assert score.item() == pytest.approx(gain, rel=1e-9)
 
 
 def test_of_two_surprising_points_the_far_one_can_be_learned() -> None:

@@ -85,12 +85,6 @@ def test_rows_are_solved_for_as_columns_are(kind: Any, dtype: Any, count: int) -
     np.testing.assert_array_equal(np.asarray(given), rows[:, 1:7])
 
 
-def test_arrays_solve_for_tensors() -> None:
-    factor, right = np.diag([2.0, 4.0]), torch.ones(2, 1, dtype=torch.float64)
-    expected = torch.tensor([[0.5], [0.25]], dtype=torch.float64)
-    assert torch.equal(solve_lower(factor, right), expected)
-
-
 @for_each_kind
 @pytest.mark.parametrize("size", [1, 2, 8])
 def test_an_inverse_is_one(kind: Any, dtype: Any, size: int) -> None:

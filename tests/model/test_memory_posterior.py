@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from info_replay.model import memory_posterior
 from info_replay.model.memory_posterior import MemoryPosterior
 
 from .helpers import Stored, assert_close, assert_leverage, make_memory, tensor
@@ -115,14 +114,6 @@ def test_after_many_changes_it_starts_again_from_what_is_stored(step: str) -> No
     while changed < 10_000:  # ten times the capacity, or a thousand if that is more
         getattr(slots, step)(10)
         changed += 10
-    slots.check()
-
-
-def test_starting_again_can_be_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_posterior, "_REBUILD_AFTER", 10**9)
-    slots = Slots("primal")
-    for _ in range(2000):
-        assert slots.refresh(10)
     slots.check()
 
 

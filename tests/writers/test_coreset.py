@@ -463,18 +463,6 @@ def test_a_kernel_may_be_of_any_real_type(dtype: torch.dtype) -> None:
     assert len(buffer) == 8
 
 
-def test_a_kernel_may_know_of_gradients() -> None:
-    scale = torch.tensor(1.0, requires_grad=True)
-
-    def learned(left: Tensor, right: Tensor) -> Tensor:
-        with torch.enable_grad():
-            return scale * gaussian(left, right)
-
-    buffer, plain = make_buffer(kernel=learned), make_buffer(kernel=gaussian)
-    for batch in make_stream(30).split(6):
-        assert torch.equal(buffer.extend(batch), plain.extend(batch))
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -263,14 +263,6 @@ def test_items_are_clustered_in_the_order_of_their_arrival_wherever_they_are() -
     assert kept_ids(buffer) == [0, 4, 2]
 
 
-def test_points_in_one_place_are_one_item() -> None:
-    buffer = make_buffer(3)
-    for _ in range(3):
-        buffer.extend(as_stream([[1.0, 2.0]] * 20))
-    assert (len(buffer), buffer.writer.radius, buffer.write_count) == (1, 0.0, 60)
-    assert buffer.reservoir_count == 1
-
-
 def test_stored_points_that_become_one_do_not_count_as_the_smallest_distance() -> None:
     buffer = make_buffer(3)
     buffer.extend(on_a_line(0, 1, 5))
@@ -402,16 +394,6 @@ def test_a_slot_that_is_out_of_use_takes_no_features() -> None:
     assert buffer.writer.slots.revision == revision
 
 
-def test_a_slot_that_a_storage_left_empty_takes_no_features() -> None:
-    storage = LazyTensorStorage(6)
-    storage.set(range(3), on_a_line(0, 1, 2))
-    buffer = make_buffer(6, storage=storage)
-    sample = on_a_line(0).set("index", torch.tensor([4]))
-    sample["index_generation"] = torch.tensor([-1])
-    with pytest.raises(IndexError, match="from 0 to 2, got 4"):
-        buffer.update_features(sample)
-
-
 @pytest.mark.parametrize("sampler", [RandomSampler, SamplerWithoutReplacement])
 def test_samplers_follow_a_memory_that_shrinks(sampler: Any) -> None:
     buffer = make_buffer(10, sampler=sampler(), batch_size=3)
@@ -467,13 +449,6 @@ def test_a_memory_that_came_along_is_the_beginning_of_the_stream(kind: str) -> N
         assert torch.equal(slots, grown.extend(batch.clone()))
     assert kept_ids(brought) == kept_ids(grown)
     assert brought.writer.radius == grown.writer.radius
-
-
-def test_copies_that_a_storage_brought_go_at_the_first_clustering() -> None:
-    storage = TensorStorage(on_a_line(3, 3, 3, 8))
-    buffer = make_buffer(4, storage=storage)
-    assert buffer.extend(on_a_line(3, 20, first=4)).tolist() == [-1, 1]
-    assert (kept_ids(buffer), buffer.writer.radius) == ([0, 5], 5.0)
 
 
 # -- bad input ------------------------------------------------------------------------

@@ -365,18 +365,6 @@ def test_bad_gradients_are_refused_and_leave_no_trace(kind: str, seen: int) -> N
     assert buffer.reservoir_count == twin.reservoir_count
 
 
-@pytest.mark.parametrize("kind", ["infinite", "flat"])
-@pytest.mark.parametrize("count", [4, 40], ids=["first", "several parts"])
-def test_a_first_batch_is_refused_as_a_whole(kind: str, count: int) -> None:
-    gradients, error, _ = BAD[kind]
-    buffer = make_buffer(12, gradients=gradients)
-    batch = make_stream(count)
-    batch["id"] += torch.where(batch["id"] == count - 1, 1000, 0)
-    with pytest.raises(error, match="gradients function must give"):
-        buffer.extend(batch)
-    assert (len(buffer), buffer.write_count, buffer.reservoir_count) == (0, 0, 0)
-
-
 @pytest.mark.parametrize("value", [0, -3, 2.5, True])
 @pytest.mark.parametrize("name", ["group_size", "groups"])
 def test_bad_settings_are_refused(name: str, value: Any) -> None:

@@ -35,13 +35,6 @@ def test_every_decision_is_that_of_the_algorithm(capacity, count, seed, data):
     assert writer.reservoir_count == count
 
 
-def test_everything_is_kept_in_order_while_there_is_room():
-    buffer = make_buffer(ReservoirWriter(), 10)
-    assert buffer.extend(numbered(4)).tolist() == [0, 1, 2, 3]
-    assert buffer.extend(numbered(6)).tolist() == [4, 5, 6, 7, 8, 9]
-    assert kept_ids(buffer) == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]
-
-
 def test_the_last_of_a_batch_to_be_given_a_slot_has_it():
     buffer = make_buffer(ReservoirWriter(), 1)
     slots = buffer.extend(numbered(50))
@@ -53,18 +46,6 @@ def test_the_last_of_a_batch_to_be_given_a_slot_has_it():
     ]
     assert set(slots.tolist()) == {-1, 0}
     assert kept_ids(buffer) == [winners[-1]]
-
-
-def test_all_entries_of_an_item_stay_together():
-    buffer = make_buffer(ReservoirWriter(), 7)
-    items = numbered(300)
-    items["double"] = 2 * items["id"]
-    items["nested", "half"] = items["id"][:, None] / torch.tensor([2.0, 4.0])
-    for part in items.split(64):
-        buffer.extend(part)
-    kept = buffer[:]
-    assert torch.equal(kept["double"], 2 * kept["id"])
-    assert torch.equal(kept["nested", "half"][:, 1], kept["id"] / 4)
 
 
 def test_items_that_a_storage_brings_along_are_the_first_of_the_stream():

@@ -63,14 +63,6 @@ def test_constant_weights_are_reservoir_sampling(weight):
     assert kept_ids(buffers[0]) == kept_ids(buffers[1])
 
 
-def test_scaling_all_weights_changes_nothing():
-    weights = torch.rand(500, generator=torch.Generator().manual_seed(0)).tolist()
-    first, second = (make_buffer(by_weight(), 20, seed=1) for _ in range(2))
-    first.extend(weighted(weights))
-    second.extend(weighted([8 * weight for weight in weights]))
-    assert kept_ids(first) == kept_ids(second)
-
-
 def test_an_item_without_weight_is_only_kept_while_there_is_room():
     buffer = make_buffer(by_weight(), 3)
     assert buffer.extend(weighted([0.0] * 5)).tolist() == [0, 1, 2, -1, -1]
