@@ -493,3 +493,17 @@ def test_features_need_not_be_of_any_size_but_computable() -> None:
     buffer.extend(as_stream([[1e-150, 0.0], [0.0, 0.0], [0.0, 3e-150], [1.0, 1.0]]))
     assert len(buffer) <= 2
     assert 0 < buffer.writer.radius < 1
+
+
+@pytest.mark.parametrize("left", [0, 4])
+def test_items_that_others_add_or_remove_are_noticed(left: int) -> None:
+    buffer = make_buffer(6)
+    buffer.extend(as_stream(make_points("growing", 40, 0)))
+    buffer.storage._len = left
+    if left:
+        buffer.storage.set(torch.arange(left), as_stream(make_points("grid", left, 1)))
+    for batch in as_stream(make_points("clusters", 40, 2)).split(8):
+        slots = buffer.extend(batch)
+        kept = slots >= 0
+        assert buffer[:]["id"][slots[kept]].equal(batch["id"][kept])
+        assert len(buffer) <= 6
