@@ -18,7 +18,7 @@ def _nothing() -> None:
     """What is to be done where nothing is kept."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Decision:
     """Where the items of a batch go; nothing is changed until it is carried out.
 

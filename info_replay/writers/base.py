@@ -34,6 +34,7 @@ from info_replay.storage.write_back import read_write_back
 __all__ = ["Decision", "Places", "SelectionWriter"]
 
 _NOWHERE = nullcontext()
+_INT64 = np.dtype(np.int64)
 
 
 class SelectionWriter(StatefulWriter):
@@ -233,16 +234,17 @@ class SelectionWriter(StatefulWriter):
             ValueError: if there are too few or too many slots, or they are out of
                 range, given twice, or would leave a gap.
         """
-        who = f"{type(self).__name__}.decide()"
         if not isinstance(decision, Decision):
-            raise TypeError(f"{who} must return a Decision, got {decision!r}")
+            raise TypeError(f"{self._who} must return a Decision, got {decision!r}")
         slots, size, capacity = decision.slots, len(self.slots), self.slots.capacity
-        if not isinstance(slots, np.ndarray) or slots.dtype != np.int64:
+        if not isinstance(slots, np.ndarray) or slots.dtype != _INT64:
             found = f"{type(slots).__name__} of {getattr(slots, 'dtype', 'no dtype')}"
-            raise TypeError(f"{who} must give a NumPy array of int64, got a {found}")
+            raise TypeError(
+                f"{self._who} must give a NumPy array of int64, got a {found}"
+            )
         if slots.shape != (count,):
             raise ValueError(
-                f"{who} must give one slot per item, shape ({count},), got "
+                f"{self._who} must give one slot per item, shape ({count},), got "
                 f"{slots.shape}"
             )
         rows: Places = (slots >= 0).nonzero()[0]
@@ -256,7 +258,7 @@ class SelectionWriter(StatefulWriter):
                 len(sources) and not 0 <= sources.min() <= sources.max() < size
             ):
                 raise ValueError(
-                    f"{who} must move items of the {size} slots in use, each to one "
+                    f"{self._who} must move items of the {size} slots in use, each to one "
                     f"slot, got moves from {sources.tolist()} to "
                     f"{destinations.tolist()}"
                 )
@@ -268,18 +270,24 @@ class SelectionWriter(StatefulWriter):
         ):
             wrong = [slot for slot in (*slots, *used) if not -1 <= slot < most]
             raise ValueError(
-                f"{who} must give slots from 0 to {most - 1}, or -1, got {wrong[0]}"
+                f"{self._who} must give slots from 0 to {most - 1}, or -1, got {wrong[0]}"
             )
         twice = used[1:] == used[:-1]
         if np.count_nonzero(twice):
-            raise ValueError(f"{who} gave slot {used[1:][twice][0]} to several items")
+            raise ValueError(
+                f"{self._who} gave slot {used[1:][twice][0]} to several items"
+            )
         new = used[used.searchsorted(size) :]
         if new.size and new[-1] != size + new.size - 1:
             raise ValueError(
-                f"{who} must use free slots from slot {size} on without a gap, got "
+                f"{self._who} must use free slots from slot {size} on without a gap, got "
                 f"{new.tolist()}"
             )
         return rows
+
+    @property
+    def _who(self) -> str:
+        return f"{type(self).__name__}.decide()"
 
     def _move_state(self, decision: Decision, before: int) -> None:
         """Let per-slot numbers follow their items."""
@@ -353,10 +361,11 @@ class SelectionWriter(StatefulWriter):
             data, key, slots, largest=self.largest_feature, may_shrink=self.compacts
         )
         if places.size:
-            in_step = self.counts.array[REVISION] == slots.look()
-            followed = in_step and self.refresh(places, features)
+            followed = self.refresh(places, features)
+            # What was out of step before remains so, whatever followed.
+            in_step = followed and self.counts.array[REVISION] == slots.look()
             slots.write_leaf(key, places, features)
-            if followed:
+            if in_step:
                 self.mark_in_step()
 
     def __repr__(self) -> str:

@@ -105,9 +105,10 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         draws = self.uniforms(count)
         size, capacity = len(self.slots), self.slots.capacity
         filled = min(count, capacity - size)
-        plan.fill(labels[:filled], size)
-        if size + filled == capacity:
-            plan.update_full()
+        if filled:
+            plan.fill(labels[:filled], size)
+            if size + filled == capacity:
+                plan.update_full()
         start = filled
         while start < count:
             # Items of full classes change no slot's class: a run is decided at once.
@@ -138,9 +139,9 @@ class ClassBalancedReservoirWriter(SelectionWriter):
 
     def _remember(self, plan: _Plan) -> None:
         self._classes.array[:] = plan.stream, plan.full
+        labels, places = self._labels.array, self._places.array
         for slot, (label, place) in plan.moved.items():
-            self._labels.array[slot] = label
-            self._places.array[slot] = place
+            labels[slot], places[slot] = label, place
         self._lists = self.slots.revision, plan.lists
 
     def restore_state(self, state: dict[str, Any]) -> None:
@@ -177,8 +178,11 @@ class _Plan:
 
     def update_full(self) -> None:
         """Note which classes are the largest now."""
-        sizes = np.array([*map(len, self.lists)])
-        self.full[sizes == sizes.max()] = 1
+        sizes = [*map(len, self.lists)]
+        largest = max(sizes)
+        for label, size in enumerate(sizes):
+            if size == largest:
+                self.full[label] = 1
 
     def sample_within(
         self, labels: NDArray[np.int64], draws: NDArray[np.float64], start: int
