@@ -43,7 +43,7 @@ def read_write_back(
     device = features.device
     asked: list[Any] = [index]
     sampled = data._get_str("index_generation", None)
-    held = generations.stamps(slots.storage)
+    held = getattr(slots.storage, generations.ATTRIBUTE, None)
     if sampled is not None and held is not None:
         asked += [_first_column(sampled, device), _take(held, index)]
     known = known_within(features, largest)

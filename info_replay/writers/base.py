@@ -258,8 +258,8 @@ class SelectionWriter(StatefulWriter):
                 len(sources) and not 0 <= sources.min() <= sources.max() < size
             ):
                 raise ValueError(
-                    f"{self._who} must move items of the {size} slots in use, each to one "
-                    f"slot, got moves from {sources.tolist()} to "
+                    f"{self._who} must move items of the {size} slots in use, each to "
+                    f"one slot, got moves from {sources.tolist()} to "
                     f"{destinations.tolist()}"
                 )
             used = np.concatenate([used, destinations])
@@ -270,7 +270,8 @@ class SelectionWriter(StatefulWriter):
         ):
             wrong = [slot for slot in (*slots, *used) if not -1 <= slot < most]
             raise ValueError(
-                f"{self._who} must give slots from 0 to {most - 1}, or -1, got {wrong[0]}"
+                f"{self._who} must give slots from 0 to {most - 1}, or -1, got "
+                f"{wrong[0]}"
             )
         twice = used[1:] == used[:-1]
         if np.count_nonzero(twice):
@@ -280,8 +281,8 @@ class SelectionWriter(StatefulWriter):
         new = used[used.searchsorted(size) :]
         if new.size and new[-1] != size + new.size - 1:
             raise ValueError(
-                f"{self._who} must use free slots from slot {size} on without a gap, got "
-                f"{new.tolist()}"
+                f"{self._who} must use free slots from slot {size} on without a gap, "
+                f"got {new.tolist()}"
             )
         return rows
 
