@@ -83,11 +83,9 @@ class Decision:
         Args:
             slots: where they were before, -1 for those that were gone.
         """
-        written = self.slots[self.slots >= 0]
-        if self.moves is None:
-            return np.where(np.isin(slots, written), -1, slots)
-        sources, destinations = self.moves
-        gone = np.isin(slots, np.concatenate([written, destinations]))
+        none = np.empty(0, dtype=np.int64)
+        sources, destinations = (none, none) if self.moves is None else self.moves
+        gone = np.isin(slots, np.concatenate([self.slots, destinations]))
         if self.size is not None:
             gone |= slots >= self.size
         after = np.where(gone, -1, slots)

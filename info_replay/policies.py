@@ -80,7 +80,9 @@ def _own_options(
     """The options of the policy's writer; raises if one is unknown or missing."""
     parameters = _parameters(make_writer)
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    known = of_buffer | _options(make_writer, *map(POLICIES.get, POLICIES))
+    known = of_buffer | _options(make_writer)
+    if options.keys() - known and not takes_all:
+        known |= _options(*map(POLICIES.get, POLICIES))
     for name in options.keys() - known:
         if not takes_all:
             close = difflib.get_close_matches(name, sorted(known), 1)

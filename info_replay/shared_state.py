@@ -11,6 +11,7 @@ cleared and shared without another line. The kinds:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from multiprocessing.context import get_spawning_popen
 from typing import Any, Protocol, TypeVar
@@ -276,6 +277,9 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, tuple | list | torch.dtype):
         return str(value)
+    if isinstance(value, functools.partial):
+        given = [*map(_plain, value.args), sorted(value.keywords.items())]
+        return f"{_plain(value.func)} with {given}"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return repr(value)
     # The name without the module, which is "__main__" in a script that is run and

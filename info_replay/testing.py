@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -110,6 +113,8 @@ class _Kit:
         log = []
         for batch in self.items(3 * self.capacity + 5, seed).split(5):
             log.append(buffer.extend(batch.clone()))
+            if not len(buffer):
+                continue
             sample = buffer.sample()
             log += [sample["index"], sample["id"]]
             key = buffer.writer.feature_key
@@ -148,8 +153,8 @@ class _Kit:
 
     def check_saving(self) -> None:
         """A restored memory goes on bit for bit, in each of four ways."""
+        expected = self.play(self.used(), 2)
         for how, restored in self._restored(self.used()):
-            expected = self.play(self.used(), 2)
             for here, there in zip(expected, self.play(restored, 2), strict=True):
                 assert torch.equal(here, there), f"not the same after {how}"
 
@@ -196,7 +201,6 @@ class _Kit:
             ("a batch without 'id'", good.exclude("id")),
             ("an unknown entry", good.clone().set("unknown", torch.zeros(4))),
         ):
-            buffer = self.used()
             _refuses(buffer, buffer.extend, bad, what)
 
     def check_emptying(self) -> None:
@@ -241,8 +245,16 @@ class _Kit:
 
     def check_device(self) -> None:
         """All tensors are on the storage's device, without a transfer per item."""
-        ones = mock.patch.object(transfer, "pull", lambda t: np.ones(t.numel()))
-        with FakeTensorMode(allow_non_fake_inputs=True), ones:
+        pulls = []
+
+        def pull(tensor: Tensor) -> NDArray[np.float64]:
+            pulls.append(tensor)
+            return np.ones(tensor.numel())
+
+        ones = mock.patch.object(transfer, "pull", pull)
+        # Freeing fake tensors of another mode meanwhile would end the process.
+        gc.collect()
+        with FakeTensorMode(allow_non_fake_inputs=True), ones, _no_collection():
             buffer = SelectiveReplayBuffer(
                 self.capacity, writer=self.make_writer(), device="cuda:0"
             )
@@ -257,6 +269,21 @@ class _Kit:
                     f"must know there with info_replay.transfer.to_host: {error}"
                 ) from error
         assert slots.device.type == "cuda", f"slots are on {slots.device}"
+        assert len(pulls) < 2 * self.capacity, (
+            f"{len(pulls)} transfers for {3 * self.capacity} items: bring what decide() "
+            "must know to the host in one transfer per batch"
+        )
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _refuses(

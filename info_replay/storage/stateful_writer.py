@@ -66,13 +66,17 @@ class StatefulWriter(DeclaredState, Writer):
                 attach(slots)
         self.slots = slots
         self._storage = slots.storage
-        counts = self.counts.array
-        counts[REVISION] = slots.look()
-        if len(slots) and not (counts[WRITES] or counts[RESERVOIR]):
-            counts[[RESERVOIR, DRAWS, PRELOADED]] = len(slots)
-            counts[REVISION] = -1
+        self.counts.array[REVISION] = slots.look()
+        self._count_preloaded()
         if self._shared:
             self.share_memory_()
+
+    def _count_preloaded(self) -> None:
+        """Count items that were there before the first that was offered."""
+        counts, size = self.counts.array, len(self.slots)
+        if size and not (counts[WRITES] or counts[RESERVOIR]):
+            counts[[RESERVOIR, DRAWS, PRELOADED]] = size
+            counts[REVISION] = -1
 
     def __getattr__(self, name: str) -> Any:
         """Say that there is no storage yet if slots are asked for."""

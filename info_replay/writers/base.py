@@ -249,7 +249,7 @@ class SelectionWriter(StatefulWriter):
             )
         rows: Places = (slots >= 0).nonzero()[0]
         none = np.count_nonzero(slots == -1)
-        if none == count and decision.moves is None:
+        if none == count and decision.moves is None and decision.size is None:
             return rows
         used = slots[rows]
         if decision.moves is not None:
@@ -265,10 +265,18 @@ class SelectionWriter(StatefulWriter):
             used = np.concatenate([used, destinations])
         used.sort()
         most = capacity if decision.size is None else decision.size
+        if not 0 <= most <= capacity:
+            raise ValueError(
+                f"{self._who} must give a size from 0 to {capacity}, got {most}"
+            )
         if rows.size + none != count or (
             used.size and not 0 <= used[0] <= used[-1] < most
         ):
-            wrong = [slot for slot in (*slots, *used) if not -1 <= slot < most]
+            wrong = [
+                *slots[(slots < -1) | (slots >= most)],
+                *used[used < 0],
+                *used[-1:],
+            ]
             raise ValueError(
                 f"{self._who} must give slots from 0 to {most - 1}, or -1, got "
                 f"{wrong[0]}"
@@ -324,6 +332,7 @@ class SelectionWriter(StatefulWriter):
         counts = self.counts.array
         if counts[REVISION] == revision:
             return
+        self._count_preloaded()
         if counts[PRELOADED]:
             self.adopt(self.slots.read(slice(0, int(counts[PRELOADED]))))
             counts[PRELOADED] = 0

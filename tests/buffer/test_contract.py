@@ -95,7 +95,7 @@ class Ring(SelectionWriter):
 
 
 def test_a_policy_of_fifteen_lines_keeps_the_contract() -> None:
-    check_writer(Ring, chunk_invariant=True)
+    check_writer(Ring, capacity=10, chunk_invariant=True)
 
 
 class Undeclared(Ring):
@@ -227,5 +227,5 @@ def test_the_kit_finds_a_broken_policy(
 
 
 def test_what_is_not_claimed_is_not_asked_for() -> None:
-    check_writer(ByBatches)
-    check_writer(Peeking, devices=False)
+    check_writer(ByBatches, capacity=4)
+    check_writer(Peeking, capacity=4, devices=False)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -434,10 +435,15 @@ def test_everything_stays_on_the_device(policy: str, machine: str) -> None:
 
 @on_each_machine
 @pytest.mark.parametrize(
-    ("device", "data_device"), [(GPU, "cpu"), ("cpu", GPU)], ids=["to-gpu", "to-cpu"]
-)
-@pytest.mark.parametrize(
-    "policy", ["wrs", "cbrs", "gss", "coreset", "fss-clust", "infors", "recent-infors"]
+    ("policy", "device", "data_device"),
+    [
+        *itertools.product(
+            ["wrs", "cbrs", "gss", "coreset", "fss-clust", "infors", "recent-infors"],
+            [GPU],
+            ["cpu"],
+        ),
+        *itertools.product(["gss", "infors", "recent-infors"], ["cpu"], [GPU]),
+    ],
 )
 def test_items_may_live_elsewhere_than_the_memory(
     policy: str, device: str, data_device: str, machine: str
