@@ -96,8 +96,8 @@ def test_a_criterion_is_made_by_name() -> None:
         make_criterion("er", et=3)
 
 
-def test_what_is_found_must_be_a_policy_or_a_criterion() -> None:
-    name = "fractions:Fraction"
+@pytest.mark.parametrize("name", ["fractions:Fraction", "builtins:dict"])
+def test_what_is_found_must_be_a_policy_or_a_criterion(name: str) -> None:
     with pytest.raises(TypeError, match=f"'{name}' must make a SelectionWriter"):
         make_replay_buffer(name, 9)
     with pytest.raises(TypeError, match=f"'{name}' must make a Criterion"):

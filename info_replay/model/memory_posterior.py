@@ -118,15 +118,7 @@ class MemoryPosterior:
         return targets[:, None] == torch.arange(self.num_classes, device=targets.device)
 
     def for_shapes(self, feature_dim: int, target_dim: int) -> BayesianLinearPosterior:
-        """The posterior or, before the first item, a new one for these shapes.
-
-        Args:
-            feature_dim: width of the features.
-            target_dim: number of outputs.
-
-        Raises:
-            ValueError: if the posterior has other shapes.
-        """
+        """The posterior or, before the first item, a new one for these shapes."""
         posterior = self.posterior
         if posterior is None:
             return BayesianLinearPosterior(
@@ -165,14 +157,7 @@ class MemoryPosterior:
     # -- in step with the memory ------------------------------------------------------
 
     def rows(self, slots: list[int]) -> Any:
-        """Features and targets of some slots, as rows of the posterior.
-
-        Args:
-            slots: which.
-
-        Returns:
-            Shape ``(n, d + K)``: an array on the host, else a tensor.
-        """
+        """Rows ``(n, d + K)`` of some slots: an array on the host, else a tensor."""
         if self._rows is not None:
             return self._rows[slots]
         assert self.posterior is not None
@@ -211,13 +196,7 @@ class MemoryPosterior:
         )
 
     def follow(self, old: Rows | None, new: Rows, slots: NDArray[np.int64]) -> None:
-        """Follow items that were stored, or leave that to the next :meth:`rebuild`.
-
-        Args:
-            old: rows that they replaced, if any.
-            new: their rows.
-            slots: where they are.
-        """
+        """Follow items that were stored, or leave that to the next :meth:`rebuild`."""
         posterior = self.posterior
         assert posterior is not None
         self._rows = None
@@ -227,15 +206,7 @@ class MemoryPosterior:
             posterior.statistics.replace(old, new, places)
 
     def refresh(self, slots: NDArray[np.int64], features: Tensor) -> bool:
-        """Follow new features of stored items, before they are written.
-
-        Args:
-            slots: of the items, all different.
-            features: shape ``(n, d0)``.
-
-        Returns:
-            Whether it has; else the posterior must be rebuilt from what is stored.
-        """
+        """Follow new features, before they are written; ``False`` if it could not."""
         posterior = self.posterior
         self._rows = None
         # Where most of the memory changes, starting again is cheaper, and exact.

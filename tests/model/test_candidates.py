@@ -66,6 +66,7 @@ def test_in_sequence_each_candidate_meets_those_before_it(
     jitter=jitters,
     seed=seeds,
     steps=st.lists(st.sampled_from(["come", "go", "swap"]), min_size=1, max_size=20),
+    as_arrays=st.booleans(),
 )
 def test_candidates_follow_a_memory_that_changes(
     form: Form,
@@ -75,11 +76,14 @@ def test_candidates_follow_a_memory_that_changes(
     jitter: float,
     seed: int,
     steps: list[str],
+    as_arrays: bool,
 ) -> None:
     twin = Twin.make(form, target_dim, feature_dim, seed=seed, size=size, jitter=jitter)
     posterior, memory = twin.posterior, twin.memory
     features, targets = twin.draw(5)
-    batch = posterior.candidates(tensor(features), tensor(targets))
+    kind = np.asarray if as_arrays else tensor
+    rows = posterior.join(tensor(features), tensor(targets))
+    batch = CandidateBatch(posterior.statistics, kind(rows.numpy()))
     changes = 0
     for step in steps:
         points: list[tuple[Array, Array]] = []
@@ -97,10 +101,10 @@ def test_candidates_follow_a_memory_that_changes(
             continue
         if step != "go":
             memory = memory.with_point(*points[0])
-        changed = tensor(np.array([feature for feature, _ in points]))
+        changed = posterior.join(tensor(np.array([feature for feature, _ in points])))
         batch.change(
-            posterior.statistics.represent(posterior.join(changed)),
-            tensor(np.array([target for _, target in points])),
+            posterior.statistics.represent(kind(changed.numpy())),
+            kind(np.array([target for _, target in points])),
             tuple(signs),
         )
         changes += len(points)

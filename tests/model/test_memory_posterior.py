@@ -232,3 +232,5 @@ def test_a_change_in_another_process_is_seen(form: str, step: str) -> None:
     assert child.exitcode == 0
     slots.check()
     assert slots.memory.state_dict()["changed_rows"] == (step != "rebuild") * 3
+    slots.memory.rebuild()
+    slots.check()

@@ -100,6 +100,13 @@ def test_items_that_a_storage_brings_along_count_as_written_once() -> None:
     ]
 
 
+def test_those_that_torchrl_made_for_a_part_of_the_storage_are_continued() -> None:
+    slots = fill(LazyTensorStorage(4), 2)
+    setattr(slots.storage, generations.ATTRIBUTE, torch.tensor([5, 1]))
+    slots.write(np.array([1, 2]), np.array([0, 1]), make_items(2))
+    assert slots.generations_of(torch.arange(4)).tolist() == [5, 2, 0, -1]
+
+
 def test_a_copy_is_restored() -> None:
     slots, other = make_slots(), fill(LazyTensorStorage(4), 4)
     saved = slots.save_generations()

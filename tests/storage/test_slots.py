@@ -11,6 +11,7 @@ from tensordict import TensorDict
 from torchrl.data import (
     LazyMemmapStorage,
     LazyTensorStorage,
+    ListStorage,
     TensorDictReplayBuffer,
     TensorStorage,
 )
@@ -165,7 +166,13 @@ def test_a_schema_names_shape_and_type_of_each_entry() -> None:
             check_schema(other, schema)
 
 
-def test_a_storage_that_holds_no_tensordicts_is_refused() -> None:
+def test_storages_without_slots_of_single_items_are_refused() -> None:
+    with pytest.raises(TypeError, match="LazyMemmapStorage, got ListStorage"):
+        Slots(ListStorage(3))
+    with pytest.raises(ValueError, match="ndim=1, got ndim=2"):
+        Slots(LazyTensorStorage(3, ndim=2))
+    with pytest.raises(ValueError, match="capacity must be at least 1, got 0"):
+        Slots(LazyTensorStorage(0))
     slots = Slots(TensorStorage(torch.zeros(3, 2)))
     with pytest.raises(TypeError, match="this storage holds a Tensor"):
         slots.admit(make_items(2))

@@ -377,6 +377,11 @@ def test_a_bad_value_in_any_block_refuses_the_batch(
     assert_refused(twins, spoilt(make_stream(7), key, value), ValueError, message)
 
 
+def test_inputs_must_be_there_from_the_first_batch_on() -> None:
+    with pytest.raises(KeyError, match="missing entry 'observation': the inputs"):
+        make_buffer().extend(make_stream(7).exclude("observation"))
+
+
 @pytest.mark.usefixtures("_blocks")
 def test_a_kernel_that_ignores_an_input_does_not_hide_it(twins: Any) -> None:
     twins[0].writer.kernel = lambda left, right: torch.ones(len(left), len(right))
