@@ -232,13 +232,14 @@ def test_the_first_task_must_be_announced() -> None:
     assert play(buffer, [[4], [9]]) == play(twin, [[4], [9]])
 
 
-def test_a_task_may_begin_before_there_is_a_memory() -> None:
+def test_a_task_needs_a_memory_to_be_taken_up_in() -> None:
     writer = TaskTimingWriter()
+    with pytest.raises(RuntimeError, match="no storage yet"):
+        writer.start_task()
     writer.seed = 0
-    writer.start_task()
     buffer = SelectiveReplayBuffer(6, writer=writer, batch_size=2)
-    first = [buffer.extend(make_batch(9)).tolist()]
-    assert [*first, *play(buffer, [[9]])] == play(make_buffer(6), [[9], [9]])
+    # The call that failed does not count: the next one begins the first task.
+    assert play(buffer, [[9], [9]]) == play(make_buffer(6), [[9], [9]])
 
 
 # -- restarts and emptying ------------------------------------------------------------
