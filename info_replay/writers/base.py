@@ -332,7 +332,8 @@ class SelectionWriter(StatefulWriter):
         counts = self.counts.array
         if counts[REVISION] == revision:
             return
-        self._count_preloaded()
+        if not (counts[WRITES] or counts[RESERVOIR]):
+            self._count_preloaded()
         if counts[PRELOADED]:
             self.adopt(self.slots.read(slice(0, int(counts[PRELOADED]))))
             counts[PRELOADED] = 0
