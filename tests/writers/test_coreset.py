@@ -128,7 +128,7 @@ class Reference:
         self.memory[place : place + 2] = [merged]
 
     def pair(self) -> int:
-        """The place of the first of the two neighbours that are merged."""
+        """The place of the first of the two neighbors that are merged."""
         counts = [count for count, _ in self.memory]
         last_old = len(counts) - 2
         if last_old == 0 or counts[last_old] < counts[last_old - 1]:

@@ -34,7 +34,7 @@ def p_value(
     Args:
         samples: numbers of the items that each repeat kept.
         expected: probability of each item to be kept.
-        bins: if given, neighbours are counted together in so many equal bins.
+        bins: if given, neighbors are counted together in so many equal bins.
     """
     counts = np.bincount(np.concatenate(samples), minlength=len(expected))
     bins = bins or len(expected)

@@ -57,8 +57,8 @@ def make_points(kind: str, count: int, seed: int, width: int = 2) -> list[list[f
     if kind == "uniform":
         points = draw.random((count, width))
     elif kind == "clusters":
-        centres = 20 * draw.random((6, width))
-        points = centres[draw.integers(6, size=count)] + draw.normal(
+        centers = 20 * draw.random((6, width))
+        points = centers[draw.integers(6, size=count)] + draw.normal(
             size=(count, width)
         )
     elif kind == "copies":
@@ -441,14 +441,14 @@ def test_a_memory_that_came_along_is_the_beginning_of_the_stream(kind: str) -> N
     # Items in one place are kept apart only if a storage brings them.
     first = {tuple(point): number for number, point in enumerate(points[:8])}
     rows = torch.tensor(sorted(first.values()))
-    brought = make_buffer(8, storage=TensorStorage(stream[rows].clone()))
+    preloaded = make_buffer(8, storage=TensorStorage(stream[rows].clone()))
     grown = make_buffer(len(rows))
     grown.extend(stream[rows].clone())
     for batch in stream[8:].split(7):
-        slots = brought.extend(batch.clone())
+        slots = preloaded.extend(batch.clone())
         assert torch.equal(slots, grown.extend(batch.clone()))
-    assert kept_ids(brought) == kept_ids(grown)
-    assert brought.writer.radius == grown.writer.radius
+    assert kept_ids(preloaded) == kept_ids(grown)
+    assert preloaded.writer.radius == grown.writer.radius
 
 
 # -- bad input ------------------------------------------------------------------------

@@ -344,8 +344,8 @@ def test_stored_features_may_require_gradients() -> None:
 @pytest.mark.parametrize(
     ("rounds", "rebuilding"),
     [
-        pytest.param(100, False),
-        pytest.param(100, True),
+        pytest.param(60, False),
+        pytest.param(60, True),
         pytest.param(1000, False, marks=pytest.mark.slow),
     ],
 )
