@@ -270,8 +270,8 @@ class _Kit:
                 ) from error
         assert slots.device.type == "cuda", f"slots are on {slots.device}"
         assert len(pulls) < 2 * self.capacity, (
-            f"{len(pulls)} transfers for {3 * self.capacity} items: decide() must bring "
-            "what it needs to the host in one per batch"
+            f"{len(pulls)} transfers for {3 * self.capacity} items: decide() must "
+            "bring what it needs to the host in one per batch"
         )
 
 

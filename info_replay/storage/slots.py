@@ -192,7 +192,9 @@ class Slots:
             where = slice(int(slots[0]), last + 1)
         some = None if len(rows) == len(data) else rows
         picks: dict[torch.device, Tensor] = {}
-        for key, leaf in _leaves(storage._storage).items():
+        leaves = _leaves(storage._storage)
+        self._entries = self._entries or [*leaves.values()]
+        for key, leaf in leaves.items():
             _write_rows(leaf, where, data.get(key), some, picks)
         storage._len = max(before, int(slots.max()) + 1)
         storage._set_last_cursor(last)

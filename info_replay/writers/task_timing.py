@@ -53,6 +53,7 @@ class TaskTimingWriter(SelectionWriter):
 
     def start_task(self) -> None:
         """Say that what comes from now on is of another task."""
+        _ = self.slots  # which says so if there is no storage yet
         self._waiting.array[:] = -1
         self._task.value += 1
         self._step.value = 0
