@@ -207,9 +207,9 @@ class Statistics(abc.ABC):
     def clone(self) -> Statistics:
         """An independent copy, on the same device."""
         twin = copy.copy(self)
-        twin._revision = copy.deepcopy(self._revision)
+        vars(twin)["_revision"] = copy.deepcopy(self._revision)
         for name, tensor in self.tensors().items():
-            setattr(twin, f"_{name}", tensor.clone())
+            vars(twin)[f"_{name}"] = tensor.clone()
         return twin
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
