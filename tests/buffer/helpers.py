@@ -19,8 +19,9 @@ from torch import Tensor
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.model.posterior import BayesianLinearPosterior
 from info_replay.registry import POLICIES as WRITERS
+from info_replay.storage.slots import Slots
 from info_replay.testing import make_items
-from info_replay.writers import HybridWriter, SelectionWriter
+from info_replay.writers import HybridWriter, SelectionWriter, TaskTimingWriter
 
 #: Those with a ring of recent items, named after what selects behind it.
 HYBRID = ("recent-rs", "recent-infors")
@@ -111,6 +112,18 @@ def make_writer(policy: str) -> SelectionWriter:
     recent = options.pop("recent", None)
     writer = WRITERS.get(name_of(policy))(**options)
     return writer if recent is None else HybridWriter(writer, recent)
+
+
+class OneTaskWriter(TaskTimingWriter):
+    """Is told of one task, in every life."""
+
+    def manage(self, slots: Slots) -> None:
+        super().manage(slots)
+        self.start_task()
+
+    def clear_state(self) -> None:
+        super().clear_state()
+        self.start_task()
 
 
 def name_of(policy: str) -> str:

@@ -13,10 +13,10 @@ from info_replay import Decision, SelectionWriter
 from info_replay.storage.stateful_writer import DRAWS
 from info_replay.testing import check_writer
 from info_replay.transfer import to_host
-from info_replay.writers import TaskTimingWriter
 
 from .helpers import (
     HYBRID,
+    OneTaskWriter,
     complete_state,
     differences,
     for_each_policy,
@@ -35,18 +35,6 @@ CHUNK_INVARIANT = ("rs", "wrs", "cbrs", "infors", "fss-clust", *HYBRID)
 def test_a_policy_keeps_the_contract(policy: str) -> None:
     """Restarts bit for bit, refuses without a trace, can be emptied and shared."""
     check_writer(lambda: make_writer(policy), chunk_invariant=policy in CHUNK_INVARIANT)
-
-
-class OneTaskWriter(TaskTimingWriter):
-    """Is told of one task, in every life."""
-
-    def __init__(self, delay: int = 0) -> None:
-        super().__init__(delay)
-        self.start_task()
-
-    def clear_state(self) -> None:
-        super().clear_state()
-        self.start_task()
 
 
 @pytest.mark.parametrize("delay", [0, 2])
