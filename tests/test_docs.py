@@ -1,4 +1,4 @@
-"""The example of Q-learning in the documentation runs as it stands."""
+"""The examples of the quickstart and of Q-learning run as they stand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-PAGE = Path(__file__).parent.parent / "docs" / "q_learning.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = DOCS / "q_learning.md"
 (CODE,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
@@ -28,3 +29,12 @@ def test_the_loop_learns_and_fills_both_parts_of_the_memory() -> None:
 
 def test_the_loop_is_short_enough_to_read() -> None:
     assert len(CODE.splitlines()) < 60
+
+
+def test_the_quickstart_runs_from_top_to_bottom() -> None:
+    page = DOCS / "quickstart.md"
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(code, str(page), "exec"), names)
+    assert len(names["memory"]) == 100
+    assert names["steps"].shape == (4, 20, 8)  # sequences as items
