@@ -39,7 +39,6 @@ from torchrl.weight_update import SharedMemWeightSyncScheme
 from info_replay import (
     OutputHessian,
     SelectiveReplayBuffer,
-    make_replay_buffer,
 )
 
 from .helpers import (
@@ -789,22 +788,6 @@ def test_an_entry_that_is_replaced_whole_is_the_one_that_is_used(policy: str) ->
     assert_in_step(buffer)
 
 
-@for_each_fixed_kind
-def test_an_update_of_slots_that_were_rewritten_is_refused(policy: str) -> None:
-    buffer = filled(policy)
-    sample = sample_of(buffer, list(range(len(buffer))))
-    slots = buffer.extend(make_stream(100, seed=1))
-    result = buffer.update_if_present(
-        index=sample["index"],
-        generation=sample["index_generation"],
-        patch={"observation": torch.zeros(len(sample), 3)},
-    )
-    now = buffer.writer.generations_of(sample["index"])
-    assert result.stale_count == int((now > sample["index_generation"]).sum()) > 0
-    if policy not in HYBRID:
-        assert result.stale_count == int((slots >= 0).sum())
-
-
 # -- two buffers on one storage -------------------------------------------------------
 
 
@@ -840,12 +823,6 @@ def test_two_selecting_buffers_see_each_others_writes(storage: str) -> None:
     assert len(two) == CAPACITY
     for here, there in ((one, two), (two, one), (one, two)):
         assert_other_writes_are_noticed(here, there)
-    # And each of them tells of its own.
-    for buffer in (one, two):
-        sample = buffer.sample()
-        assert torch.equal(
-            sample["index_generation"], one.writer.generations_of(sample["index"])
-        )
 
 
 @pytest.mark.parametrize("first", ["ours", "theirs"])
@@ -1101,8 +1078,3 @@ def test_a_buffer_that_saw_no_item_says_how_to_share_it(policy: str) -> None:
     child = mp.get_context("spawn").Process(target=print, args=(buffer,))
     with pytest.raises(RuntimeError, match=r"before|Populate|extend the buffer once"):
         child.start()
-
-
-def test_sharing_prefetched_buffers_is_refused() -> None:
-    with pytest.raises(ValueError, match="prefetch"):
-        make_replay_buffer("rs", CAPACITY, batch_size=BATCH, prefetch=2, shared=True)
