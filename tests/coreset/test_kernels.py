@@ -111,16 +111,6 @@ def test_length_dimension_and_rotation_do_not_count(
     torch.testing.assert_close(kernel(left.repeat(1, 7), right.repeat(1, 7)), expected)
 
 
-def test_bytes_are_the_image_that_they_stand_for() -> None:
-    images = (inputs(5, 1, 4, 4).abs() * 60).clamp(0, 255).byte()
-    kernel = ReLUTangentKernel()
-    actual = kernel(images, images)
-    assert actual.dtype == torch.float64
-    torch.testing.assert_close(
-        actual, kernel(images.double() / 255, images.double() / 255), atol=1e-6, rtol=0
-    )
-
-
 def test_zeros_have_nothing_in_common_with_anything() -> None:
     points = inputs(3, 2)
     points[1] = 0

@@ -227,16 +227,6 @@ def test_the_bounds_hold_for_tiny_and_for_huge_numbers(
     assert_bounds(*numbers, noise, num_outputs)
 
 
-@pytest.mark.parametrize("criterion", [MIC(), InformationGain(), EntropyReduction()])
-def test_what_is_known_and_predicted_carries_no_information(
-    criterion: Criterion,
-) -> None:
-    nothing = torch.zeros(1, dtype=torch.float64)
-    assert criterion(nothing, nothing, noise=0.3, num_outputs=10).item() == (
-        pytest.approx(0.0, abs=1e-14)
-    )
-
-
 # -- any Gaussian model ----------------------------------------------------------------
 
 

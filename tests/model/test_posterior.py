@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from info_replay import BayesianLinearPosterior
-from tests.reference import Memory, leave_one_out, one_hot
+from tests.reference import Memory, leave_one_out
 
 from .helpers import Form, Twin, assert_close, both_forms, tensor
 
@@ -57,35 +57,11 @@ def test_rows_can_be_numbered_by_a_slice(form: Form) -> None:
 
 
 @both_forms
-def test_numbered_rows_can_be_forgotten_without_their_number(form: Form) -> None:
-    twin = Twin.make(form, size=8, addressed=True)
-    twin.addressed = False
-    twin.forget(3)
-    twin.check()
-    twin.observe(3)
-    twin.check()
-
-
-@both_forms
 @pytest.mark.parametrize("feature_dim", [2, 300])
 def test_rebuilding_goes_block_by_block(form: Form, feature_dim: int) -> None:
     twin = Twin.make(form, 2, feature_dim, max_rows=700)
     twin.rebuild(700)
     twin.check()
-
-
-@both_forms
-def test_rebuilding_encodes_the_targets(form: Form) -> None:
-    rng = np.random.default_rng(0)
-    features, labels = rng.normal(size=(600, 2)), rng.integers(4, size=600)
-    posterior = BayesianLinearPosterior(2, 4, max_rows=600, form=form)
-    posterior.rebuild(
-        tensor(features), torch.from_numpy(labels), lambda y: torch.eye(4)[y]
-    )
-    memory = Memory(features, one_hot(labels.tolist(), 4))
-    assert_close(
-        posterior.predict(tensor(features[:1]))[0][0], memory.predict(features[0])[0]
-    )
 
 
 @both_forms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -125,15 +126,37 @@ def test_numbers_that_cannot_be_computed_with_are_refused(
         batch.check()
 
 
-def test_scores_that_are_not_finite_tell_of_features_that_are_too_large() -> None:
-    batch = make_batch(*draw(3))
+class Own(Criterion):
+    """Gives what it is told of ones."""
 
-    class Overflowing(Criterion):
-        def __call__(self, leverage: Tensor, error: Tensor, **_: object) -> Tensor:
-            return leverage / 0
+    def __init__(self, spoil: Callable[[Tensor], Tensor]) -> None:
+        self.spoil = spoil
 
+    def __call__(self, leverage: Tensor, squared_error: Tensor, **_: object) -> Tensor:
+        return self.spoil(torch.ones_like(leverage))
+
+    def __repr__(self) -> str:
+        return "Own()"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda ones: ones / 0, r"Own\(\) must give finite scores, got inf for item 0"),
+        (lambda ones: ones[:2], r"Own\(\) must give one .* shape \(3,\), got \(2,\)"),
+    ],
+)
+def test_a_criterion_of_the_user_must_give_one_finite_score_per_item(
+    spoil: Callable[[Tensor], Tensor], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        score(make_batch(*draw(3)), Own(spoil))
+
+
+def test_numbers_that_are_not_finite_tell_of_features_that_are_too_large() -> None:
+    infinite = np.full(3, np.inf)
     with pytest.raises(ValueError, match="'feature' has values up to .* at jitter=0.1"):
-        score(batch, Overflowing())
+        make_batch(*draw(3)).score(MIC(), infinite, infinite)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

@@ -188,26 +188,6 @@ def test_every_batch_leaves_what_the_algorithm_written_out_leaves(
         assert len(buffer) <= capacity
 
 
-def test_parts_stand_for_batches_as_a_counter_carries() -> None:
-    buffer = make_buffer(6, 3)
-    found = []
-    for batch in make_stream(50).split(5):
-        buffer.extend(batch)
-        found.append([count for count, _ in parts_of(buffer)])
-    assert found == [
-        [1],
-        [1, 1],
-        [1, 1, 1],
-        [2, 1, 1],
-        [2, 2, 1],
-        [2, 2, 2],
-        [4, 2, 1],
-        [4, 2, 2],
-        [4, 4, 1],
-        [4, 4, 2],
-    ]
-
-
 def test_parts_may_be_single_items() -> None:
     stream = make_stream(40)
     buffer = make_buffer(3, 3)

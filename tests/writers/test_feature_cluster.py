@@ -27,7 +27,7 @@ from info_replay import (
     SelectiveReplayBuffer,
 )
 from info_replay.writers import feature_cluster
-from info_replay.writers.feature_cluster import distances, thin_out
+from info_replay.writers.feature_cluster import distances
 
 from .reference import chunkings, examples, kept_ids
 
@@ -299,36 +299,6 @@ def test_features_of_any_precision_are_compared_in_double(dtype: torch.dtype) ->
 
 
 # -- clustering -----------------------------------------------------------------------
-
-
-def leaders(table: np.ndarray, radius: float) -> list[int]:
-    """Points that are farther than the radius from all leaders before them."""
-    found: list[int] = []
-    for point in range(len(table)):
-        if all(table[point, other] > radius for other in found):
-            found.append(point)
-    return found
-
-
-@given(
-    points=st.lists(
-        st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20
-    ),
-    radius=st.sampled_from([0.0, 0.3, 1.0, 2.0]),
-    data=st.data(),
-)
-@examples(60)
-def test_thinning_out_takes_the_first_radius_with_which_points_fit(
-    points: list[tuple[int, int]], radius: float, data: st.DataObject
-) -> None:
-    # One point too many is what a memory has; a memory that came along may repeat.
-    most = data.draw(st.integers(max(1, len(points) - 1), len(points)))
-    table = np.array([[math.dist(a, b) for b in points] for a in points])
-    positive = sorted(d for d in table.flatten() if d > 0)
-    trial = 2 * radius or (positive[0] if positive else 0.0)
-    while len(leaders(table, trial)) > most:
-        trial *= 2
-    assert thin_out(table, radius, most) == (leaders(table, trial), trial)
 
 
 def test_distances_are_those_of_pairs_and_exactly_0_of_equal_points() -> None:

@@ -284,23 +284,6 @@ def test_items_that_others_write_are_noticed(age, slot):
 # -- generations ----------------------------------------------------------------------
 
 
-def test_an_item_that_changes_place_has_a_new_generation():
-    buffer = hybrid_of("RS", 8, 3)
-    stream = stream_of(60)
-    everywhere = torch.arange(8)
-    before, ids = buffer.writer.generations_of(everywhere), [None] * 8
-    assert before.tolist() == [-1] * 8
-    for batch in stream.split([1, 2, 1, 5, 1, 20, 2, 28]):
-        buffer.extend(batch)
-        now = buffer.writer.generations_of(everywhere)
-        held = kept_ids(buffer) + [None] * (8 - len(buffer))
-        changed = [one != other for one, other in zip(ids, held, strict=True)]
-        assert (now > before).tolist() == changed
-        before, ids = now, held
-    outside = buffer.writer.generations_of(torch.tensor([-1, 8]))
-    assert outside.tolist() == [-1, -1]
-
-
 @pytest.mark.parametrize("name", ["InfoGS", "InfoRS"])
 def test_features_of_items_that_moved_are_left_alone(name):
     buffer = hybrid_of(name, 10, 4)

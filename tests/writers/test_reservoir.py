@@ -35,19 +35,6 @@ def test_every_decision_is_that_of_the_algorithm(capacity, count, seed, data):
     assert writer.reservoir_count == count
 
 
-def test_the_last_of_a_batch_to_be_given_a_slot_has_it():
-    buffer = make_buffer(ReservoirWriter(), 1)
-    slots = buffer.extend(numbered(50))
-    run = reference.reservoir(50, 1, reference.random_numbers(buffer.writer.seed, 50))
-    winners = [item for item, slot in enumerate(run.slots) if slot == 0]
-    assert len(winners) > 1
-    assert slots.nonzero().flatten().tolist() == [
-        item for item in range(50) if item != winners[-1]
-    ]
-    assert set(slots.tolist()) == {-1, 0}
-    assert kept_ids(buffer) == [winners[-1]]
-
-
 def test_items_that_a_storage_brings_along_are_the_first_of_the_stream():
     storage = LazyTensorStorage(10)
     storage.set(range(6), numbered(6))

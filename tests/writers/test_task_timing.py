@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -139,14 +138,6 @@ def test_a_task_that_is_over_before_the_delay_is_never_taken_up() -> None:
     assert sum(slot >= 0 for slot in log[-1]) == 2
 
 
-def test_slots_that_wait_for_a_task_that_is_over_keep_their_items() -> None:
-    buffer = make_buffer(8)
-    play(buffer, [[8], [1]])
-    assert Counter(buffer[:]["task"].tolist()) == {0: 7, 1: 1}
-    buffer.writer.start_task()
-    assert sum(slot >= 0 for slot in buffer.extend(make_batch(20)).tolist()) == 3
-
-
 @pytest.mark.parametrize(
     ("capacity", "counts"),
     [(12, [12, 6, 4, 3, 2, 2]), (1, [1, 1, 1]), (2, [2, 1, 1, 1, 1, 1])],
@@ -155,15 +146,6 @@ def test_the_i_th_task_is_given_its_share(capacity: int, counts: list[int]) -> N
     buffer = make_buffer(capacity)
     log = play(buffer, [[30]] * len(counts))
     assert [sum(slot >= 0 for slot in slots) for slots in log] == counts
-
-
-def test_an_item_that_is_added_is_a_batch() -> None:
-    added, extended = make_buffer(3, 1), make_buffer(3, 1)
-    for buffer in (added, extended):
-        buffer.writer.start_task()
-    for item in make_batch(6):
-        assert [added.add(item.clone())] == extended.extend(item[None]).tolist()
-    assert kept_ids(added) == [1, 2, 3]
 
 
 # -- chances --------------------------------------------------------------------------
@@ -182,30 +164,6 @@ def test_every_slot_is_as_likely_as_any_other() -> None:
         assert row.sum() == seeds * share
         # Draws without replacement vary less than the test takes them to.
         assert chisquare(row).pvalue > 1e-3
-
-
-def test_the_slots_of_tasks_are_independent() -> None:
-    """What the second task took is lost to the third one in proportion."""
-    seeds, capacity = 150, 6
-    both = sum(
-        len(
-            {slot for slot in second if slot >= 0}
-            & {slot for slot in third if slot >= 0}
-        )
-        for seed in range(seeds)
-        for _, second, third in [play(make_buffer(capacity, seed=seed), [[6]] * 3)]
-    )
-    assert both / seeds == pytest.approx(2 * 3 / 6, abs=0.17)
-
-
-def test_all_tasks_have_the_same_share_in_the_end() -> None:
-    capacity, tasks = 60, 5
-    shares = np.zeros(tasks)
-    for seed in range(40):
-        buffer = make_buffer(capacity, seed=seed)
-        play(buffer, [[capacity]] * tasks)
-        shares += buffer[:]["task"].bincount(minlength=tasks).numpy()
-    np.testing.assert_allclose(shares / 40, capacity / tasks, rtol=0.12)
 
 
 # -- settings and misuse --------------------------------------------------------------

@@ -85,12 +85,6 @@ def test_an_item_that_outweighs_its_share_is_surely_kept():
     assert writer.total_weight == 100 + 1000 + 1e4 + 1e5 + 1e6
 
 
-def test_the_last_of_a_batch_to_be_given_a_slot_has_it():
-    buffer = make_buffer(by_weight(), 1)
-    assert buffer.extend(weighted([1.0, 2.0, 4.0, 1e30])).tolist() == [-1, -1, -1, 0]
-    assert kept_ids(buffer) == [3]
-
-
 def test_items_that_a_storage_brings_along_have_their_weights():
     storage = LazyTensorStorage(3)
     storage.set(range(3), weighted([1.0, 2.0, 4.0]))
