@@ -156,7 +156,10 @@ class _Kit:
         expected = self.play(self.used(), 2)
         for how, restored in self._restored(self.used()):
             for here, there in zip(expected, self.play(restored, 2), strict=True):
-                assert torch.equal(here, there), f"not the same after {how}"
+                assert torch.equal(here, there), (
+                    f"not the same after {how}: is all state declared in the "
+                    "constructor, and are random numbers those of uniforms()?"
+                )
 
     def _restored(
         self, buffer: SelectiveReplayBuffer

@@ -148,7 +148,10 @@ class Criterion(abc.ABC):
     ) -> NDArray[np.float64]:
         """Score points that are given as arrays; see :meth:`__call__`."""
         points = torch.from_numpy(leverage), torch.from_numpy(squared_error)
-        return self(*points, noise=noise, num_outputs=num_outputs).numpy()
+        scores: Any = self(*points, noise=noise, num_outputs=num_outputs)
+        if not isinstance(scores, Tensor):
+            raise TypeError(f"{self!r} must return a tensor, got {scores!r}")
+        return scores.double().numpy()
 
     def from_prediction(
         self, target: Tensor, mean: Tensor, variance: Tensor, *, noise: float

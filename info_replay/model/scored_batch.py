@@ -98,9 +98,16 @@ class ScoredBatch:
         scores: NDArray[np.float64] = score(
             *points, noise=self.memory.noise, num_outputs=self.posterior.target_dim
         )
+        if scores.shape != points[0].shape:
+            raise ValueError(
+                f"{criterion!r} must give one score per item, shape "
+                f"{points[0].shape}, got {scores.shape}"
+            )
         # Most often one number tells: all are finite if the sum of squares is.
         if not math.isfinite(scores.dot(scores)):
-            self.check_scores(scores)
+            self.check_scores(*points)
+            ours = criterion.takes_arrays  # then it is the features
+            self.check_scores(scores, criterion=None if ours else criterion)
         return scores
 
     def fetch(self, *numbers: Any) -> list[NDArray[np.float64]]:
@@ -129,10 +136,18 @@ class ScoredBatch:
         asked = [*extremes(self.features), *extremes(self.targets)]
         self._check(*map(float, to_host(*asked)))
 
-    def check_scores(self, *scores: NDArray[np.float64]) -> None:
-        """Raise if features were too much for the arithmetic."""
+    def check_scores(
+        self, *scores: NDArray[np.float64], criterion: Criterion | None = None
+    ) -> None:
+        """Raise if features, or a criterion, were too much for the arithmetic."""
         for each in scores:
-            if not np.isfinite(each).all():
+            wrong = np.flatnonzero(~np.isfinite(each))
+            if wrong.size and criterion is not None:
+                raise ValueError(
+                    f"{criterion!r} must give finite scores, got {each[wrong[0]]} for "
+                    f"item {wrong[0]}"
+                )
+            if wrong.size:
                 largest = float(self.features.abs().max())
                 raise ValueError(
                     f"entry {self.memory.feature_key!r} has values up to {largest:g}, "

@@ -234,11 +234,14 @@ class SelectionWriter(StatefulWriter):
             ValueError: if there are too few or too many slots, or they are out of
                 range, given twice, or would leave a gap.
         """
-        if not isinstance(decision, Decision):
-            raise TypeError(f"{self._who} must return a Decision, got {decision!r}")
+        if not isinstance(decision, Decision) or not callable(decision.commit):
+            raise TypeError(
+                f"{self._who} must return a Decision with a commit() to call, got "
+                f"{decision!r}"
+            )
         slots, size, capacity = decision.slots, len(self.slots), self.slots.capacity
         if not isinstance(slots, np.ndarray) or slots.dtype != _INT64:
-            found = f"{type(slots).__name__} of {getattr(slots, 'dtype', 'no dtype')}"
+            found = f"{type(slots).__name__} {getattr(slots, 'dtype', '')}".strip()
             raise TypeError(
                 f"{self._who} must give a NumPy array of int64, got a {found}"
             )
@@ -284,7 +287,8 @@ class SelectionWriter(StatefulWriter):
         twice = used[1:] == used[:-1]
         if np.count_nonzero(twice):
             raise ValueError(
-                f"{self._who} gave slot {used[1:][twice][0]} to several items"
+                f"{self._who} gave slot {used[1:][twice][0]} to several items; "
+                "keep_last() lets the last one have it"
             )
         new = used[used.searchsorted(size) :]
         if new.size and new[-1] != size + new.size - 1:
