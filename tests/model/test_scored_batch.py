@@ -153,6 +153,7 @@ def test_a_criterion_of_the_user_must_give_one_finite_score_per_item(
         score(make_batch(*draw(3)), Own(spoil))
 
 
+@np.errstate(all="ignore")
 def test_numbers_that_are_not_finite_tell_of_features_that_are_too_large() -> None:
     infinite = np.full(3, np.inf)
     with pytest.raises(ValueError, match="'feature' has values up to .* at jitter=0.1"):
