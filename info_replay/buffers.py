@@ -348,14 +348,8 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
         <torch._C.Generator object at ...>
         >>> buffer = InfoReservoirReplayBuffer(8, num_classes=2, batch_size=4)
         >>> labels = torch.tensor([0] * 120 + [1] * 8)
-        >>> items = TensorDict(
-        ...     {
-        ...         "observation": torch.randn(128, 5),
-        ...         "feature": torch.nn.functional.one_hot(labels, 2) + 0.1,
-        ...         "target": labels,
-        ...     },
-        ...     batch_size=[128],
-        ... )
+        >>> features = torch.nn.functional.one_hot(labels, 2) + 0.1
+        >>> items = TensorDict(feature=features, target=labels, batch_size=128)
         >>> slots = buffer.extend(items)  # -1 where an item was not kept
         >>> sample = buffer.sample()
         >>> sample["feature"] = sample["feature"] + 0.1  # of the network as it is now

@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torchrl.data import ReplayBuffer
-
 from info_replay.buffers import InfoReservoirReplayBuffer, SelectiveReplayBuffer
 from info_replay.model.criteria import Criterion
 from info_replay.registry import CRITERIA, POLICIES
@@ -56,7 +54,7 @@ def make_replay_buffer(
         InfoReservoirWriter(write_count=0, reservoir_count=0)
     """
     make_writer = POLICIES.get(policy)
-    of_buffer = _options(SelectiveReplayBuffer.__init__, ReplayBuffer.__init__)
+    of_buffer = _options(*(each.__init__ for each in SelectiveReplayBuffer.__mro__))
     own = _own_options(policy, make_writer, options, of_buffer)
     rest = {name: value for name, value in options.items() if name in of_buffer}
     if policy == "infors":

@@ -50,6 +50,7 @@ class RandomStream:
             raw = generator.random_raw(self.DRAWS * max(count, self.AHEAD))
             numbers = (raw >> np.uint64(11)) * np.float64(2.0**-53)
             self._drawn = numbers.reshape(-1, self.DRAWS)
+            self._drawn.flags.writeable = False  # asked twice, it is the same
             self._place, start = (seed, first), 0
         return self._drawn[start : start + count]
 

@@ -10,8 +10,8 @@ cleared and shared without another line. The kinds:
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import hashlib
 import inspect
 from multiprocessing.context import get_spawning_popen
 from typing import Any, Protocol, TypeVar
@@ -222,12 +222,14 @@ class DeclaredState:
 
     def settings(self) -> dict[str, Any]:
         """What the constructor was given, as plain values."""
-        parameters = inspect.signature(type(self).__init__).parameters.values()
-        names = [
-            each.name
-            for each in [*parameters][1:]
-            if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-        ]
+        names: list[str] = []
+        for each in type(self).__mro__:
+            if "__init__" in vars(each):
+                given = inspect.signature(vars(each)["__init__"]).parameters
+                rest = {name for name, a in given.items() if a.kind is a.VAR_KEYWORD}
+                names += [name for name in [*given][1:] if name not in rest]
+                if not rest:
+                    break  # nothing is meant for the classes above
         for name in names:
             if not hasattr(self, name):
                 raise TypeError(
@@ -271,18 +273,28 @@ class DeclaredState:
 
 def _plain(value: Any) -> Any:
     """A setting as something that can be saved anywhere and compared."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, tuple | list | torch.dtype):
-        return str(value)
+    if isinstance(value, tuple | list):
+        return [*map(_plain, value)]
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, torch.Tensor | np.ndarray):
+        array = torch.as_tensor(value).detach().cpu().numpy()
+        digest = hashlib.sha256(array.tobytes()).hexdigest()[:16]
+        return f"{array.dtype}{list(array.shape)} {digest}"
     if isinstance(value, functools.partial):
-        given = [*map(_plain, value.args), sorted(value.keywords.items())]
-        return f"{_plain(value.func)} with {given}"
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return repr(value)
-    # The name without the module, which is "__main__" in a script that is run and
-    # another one where it is imported.
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return str(named.__qualname__)
+        return _plain([value.func, *value.args, value.keywords])
+    if isinstance(value, int | float | str | torch.dtype | torch.device):
+        return str(value)
+    # A function or class by its name; not its module: a script is "__main__" in one
+    # run and imported by name in the next.
+    if hasattr(value, "__qualname__"):
+        return value.__qualname__
+    simple = (type(None), bool, int, float, str)
+    known = vars(value).items() if hasattr(value, "__dict__") else ()
+    entries = [f"{key}={each!r}" for key, each in known if isinstance(each, simple)]
+    public = [entry for entry in entries if not entry.startswith("_")]
+    return f"{type(value).__qualname__}({', '.join(public)})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import gc
 import pickle
@@ -257,7 +256,8 @@ class _Kit:
         ones = mock.patch.object(transfer, "pull", pull)
         # Freeing fake tensors of another mode meanwhile would end the process.
         gc.collect()
-        with FakeTensorMode(allow_non_fake_inputs=True), ones, _no_collection():
+        gc.disable()
+        with FakeTensorMode(allow_non_fake_inputs=True), ones:
             buffer = SelectiveReplayBuffer(
                 self.capacity, writer=self.make_writer(), device="cuda:0"
             )
@@ -271,22 +271,13 @@ class _Kit:
                     "decide() fails where items are not on the host; bring what it "
                     f"must know there with info_replay.transfer.to_host: {error}"
                 ) from error
+            finally:
+                gc.enable()
         assert slots.device.type == "cuda", f"slots are on {slots.device}"
         assert len(pulls) < 2 * self.capacity, (
             f"{len(pulls)} transfers for {3 * self.capacity} items: decide() must "
             "bring what it needs to the host in one per batch"
         )
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _refuses(

@@ -39,7 +39,7 @@ def check_positive(name: str, value: float) -> None:
 
 def check_count(name: str, value: int) -> None:
     """Refuse a setting that is not a whole number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")

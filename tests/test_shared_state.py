@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import multiprocessing
 import pickle
 from dataclasses import dataclass
@@ -132,12 +133,16 @@ class Point:
         (True, True),
         (np.int64(3), 3),
         (np.float32(0.5), 0.5),
-        (("a", "b"), "('a', 'b')"),
+        (np.float64(0.5), 0.5),
+        (("a", "b"), ["a", "b"]),
+        ({"a": np.int64(1)}, {"a": 1}),
+        (functools.partial(copy.copy, 2, x=3), ["copy", 2, {"x": 3}]),
+        (torch.device("cpu"), "cpu"),
         (torch.float32, "torch.float32"),
         (Point(2.0), "Point(x=2.0)"),
         (Point, "Point"),
         (copy.copy, "copy"),
-        (SimpleNamespace(a=1), "SimpleNamespace"),
+        (SimpleNamespace(a=1, _b=2), "SimpleNamespace(a=1)"),
     ],
 )
 def test_settings_are_plain_values(value: Any, plain: Any) -> None:
@@ -216,3 +221,28 @@ def test_on_the_way_to_a_child_process_numbers_become_shared(
     assert twin.value == 2**63 - 1
     twin.value = 3
     assert number.value == 3
+
+
+def test_settings_of_a_subclass_include_those_that_it_passes_on() -> None:
+    class Base(DeclaredState):
+        def __init__(self, jitter: float = 0.1) -> None:
+            super().__init__()
+            self.jitter = jitter
+
+    class Own(Base):
+        def __init__(self, extra: int = 1, **options: Any) -> None:
+            super().__init__(**options)
+            self.extra = extra
+
+    assert Own(jitter=5.0).settings() == {"extra": 1, "jitter": 5.0}
+
+
+def test_arrays_are_told_apart_by_their_values() -> None:
+    class Weighted(DeclaredState):
+        def __init__(self, weights: Any) -> None:
+            super().__init__()
+            self.weights = weights
+
+    zeros, ones = (Weighted(make(3)).settings() for make in (np.zeros, np.ones))
+    assert zeros != ones
+    assert zeros == Weighted(np.zeros(3)).settings()

@@ -234,7 +234,7 @@ class MemoryPosterior:
 
     def clear(self) -> None:
         """Forget every row."""
-        self._rows = None
+        self._rows, self.is_current = None, True
         if self.posterior is not None:
             self.posterior.clear()
         self._changed_rows.clear()
@@ -256,7 +256,7 @@ class MemoryPosterior:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`."""
-        self._rows = None
+        self._rows, self.is_current = None, True
         saved = state["posterior"]
         if saved is None:
             self.posterior = None

@@ -101,6 +101,7 @@ class SelectionWriter(StatefulWriter):
 
         Asked where a batch is decided in parts, or later.
         """
+        self.decide(batch)
 
     def split(self, count: int) -> list[slice]:
         """Parts of a batch that are decided one after the other; by default one."""
@@ -257,6 +258,10 @@ class SelectionWriter(StatefulWriter):
         used = slots[rows]
         if decision.moves is not None:
             sources, destinations = decision.moves
+            if {getattr(part, "dtype", None) for part in decision.moves} != {_INT64}:
+                raise TypeError(
+                    f"{self._who} must move arrays of int64, got {decision}"
+                )
             if len(sources) != len(destinations) or (
                 len(sources) and not 0 <= sources.min() <= sources.max() < size
             ):
@@ -268,9 +273,14 @@ class SelectionWriter(StatefulWriter):
             used = np.concatenate([used, destinations])
         used.sort()
         most = capacity if decision.size is None else decision.size
-        if not 0 <= most <= capacity:
+        if type(most) is not int or not 0 <= most <= capacity:
             raise ValueError(
-                f"{self._who} must give a size from 0 to {capacity}, got {most}"
+                f"{self._who} must give a size from 0 to {capacity}, got {most!r}"
+            )
+        given = decision.moves is not None or decision.size is not None
+        if given and not self.compacts and self.policy is self:
+            raise ValueError(
+                f"{self._who} may move items only if {type(self).__name__}.compacts"
             )
         if rows.size + none != count or (
             used.size and not 0 <= used[0] <= used[-1] < most
@@ -328,6 +338,8 @@ class SelectionWriter(StatefulWriter):
         """Note that what the writer knows is that of the stored items."""
         self.counts.array[REVISION] = self.slots.revision
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def catch_up(self) -> None:
         """Take in what others wrote to the storage since this writer last looked."""
         self._catch_up(self.slots.look())

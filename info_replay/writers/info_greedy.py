@@ -39,19 +39,12 @@ class InfoGreedyWriter(InfoReservoirWriter):
     It shares model, moments and filling with :class:`InfoReservoirWriter`.
 
     Args:
-        criterion: what "informative" means, :class:`MIC` by default.
         gamma: ``gamma_i`` of the information improvement threshold.
         gamma_learnability: ``gamma_l`` of the learnability threshold.
         reservoir: if true, an item that passes both thresholds is only stored if
             reservoir sampling accepts it, too (InfoGS-RS, Appendix "Ablation studies").
-        noise: ``sigma`` of the Bayesian model.
-        jitter: ``c`` of the Bayesian model.
-        num_classes: targets are labels of that many classes; ``None`` for regression
-            targets of shape ``(n,)`` or ``(n, K)``.
-        feature_key: entry that holds the features, shape ``(n, d0)``.
-        target_key: entry that holds the targets.
-        decay: of the running moments; see :class:`RunningMoments`.
-        dtype: floating type of the statistics.
+        criterion, noise, jitter, num_classes, feature_key, target_key, decay, dtype: as
+            in :class:`InfoReservoirWriter`.
 
     Example:
         >>> import torch

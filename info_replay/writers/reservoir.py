@@ -33,6 +33,9 @@ class ReservoirWriter(SelectionWriter):
         (torch.Size([1000]), 3, 1000)
     """
 
+    def check(self, batch: TensorDictBase) -> None:
+        """Nothing: any item will do."""
+
     def decide(self, batch: TensorDictBase) -> Decision:
         """Give slots to the items of a batch; see :meth:`SelectionWriter.decide`."""
         count = len(batch)
