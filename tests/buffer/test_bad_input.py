@@ -543,11 +543,12 @@ BAD_DECISIONS: dict[str, tuple[Any, type[Exception], str]] = {
     "int32": (
         Decision(places(4, 5, 0).astype(np.int32)),
         TypeError,
-        "int64, got a ndarray of int32",
+        "int64, got an? ndarray of int32",
     ),
     "floats": (Decision(np.array([4.0, 5.0, 0.0])), TypeError, "int64.*float64"),
-    "slots alone": (places(4, 5, 0), TypeError, "must return a Decision, got array"),
-    "nothing": (False, TypeError, "must return a Decision, got False"),
+    "slots alone": (places(4, 5, 0), TypeError, "must return a Decision.* got array"),
+    "no commit": (Decision(places(4, 5, 0), None), TypeError, "commit"),
+    "nothing": (False, TypeError, "must return a Decision.* got False"),
 }
 
 

@@ -100,21 +100,6 @@ class Undeclared(Ring):
         return Decision(self.places(len(batch), self.start), commit)
 
 
-class Undeclarable(Ring):
-    """Draws from a generator that goes on by itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.draw = np.random.default_rng(0)
-
-    def decide(self, batch: TensorDictBase) -> Decision:
-        slots = len(self.slots) + np.arange(len(batch))
-        slots[slots >= self.slots.capacity] = -1
-        if len(self.slots) == self.slots.capacity:
-            slots[0] = self.draw.integers(self.slots.capacity)
-        return Decision(slots)
-
-
 class Hasty(Ring):
     """Changes its state before the batch is written."""
 
@@ -193,7 +178,6 @@ class Uncleared(Ring):
     ("broken", "error", "words"),
     [
         (Undeclared, AssertionError, "not the same after state_dict"),
-        (Undeclarable, AssertionError, "not the same after state_dict"),
         (Hasty, AssertionError, r"decide\(\) changed .* commit"),
         (Forgetful, TypeError, "Forgetful must keep its argument 'share'"),
         (ByBatches, AssertionError, "batches of 2 leave other items than single"),

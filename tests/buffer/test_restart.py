@@ -382,14 +382,11 @@ def test_saving_changes_nothing(policy: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["rs", "recent-rs"])
 def test_a_buffer_that_is_seeded_by_chance_is_saved_with_its_seed(policy: str) -> None:
-    buffer, twin = (
-        SelectiveReplayBuffer(CAPACITY, writer=make_writer(policy), batch_size=BATCH)
-        for _ in range(2)
-    )
+    make = functools.partial(SelectiveReplayBuffer, CAPACITY, batch_size=BATCH)
+    buffer, twin = (make(writer=make_writer(policy)) for _ in range(2))
     twin.load_state_dict(buffer.state_dict())
-    for each in (buffer, twin):
-        play(each, make_stream(60))
-    assert differences(buffer[:], twin[:]) == []
+    stream = make_stream(60)
+    assert differences(play(buffer, stream), play(twin, stream)) == []
 
 
 # -- what does not fit ----------------------------------------------------------------
