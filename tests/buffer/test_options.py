@@ -93,11 +93,6 @@ def test_a_misspelled_option_is_refused_with_the_nearest_one(
         make_replay_buffer(name, CAPACITY, **{**COMMON, option: 3})
 
 
-def test_a_writer_of_its_own_is_not_an_option() -> None:
-    with pytest.raises(TypeError, match="an option 'writer'"):
-        make_replay_buffer("rs", CAPACITY, writer=ReservoirWriter())
-
-
 @pytest.mark.parametrize(
     ("name", "option"),
     [("cbrs", "num_classes"), ("coreset", "num_classes"), ("gss", "gradients")],
