@@ -516,6 +516,27 @@ def test_functions_are_told_apart() -> None:
             make_buffer("gss", gradients=other).load_state_dict(state)
 
 
+class Weigher(torch.nn.Module):
+    """A function that is in some mode and counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, items: TensorDictBase) -> Tensor:
+        self.calls += 1
+        return items["logits"].abs().sum(1)
+
+
+def test_what_an_object_counts_is_not_a_setting() -> None:
+    buffer = make_buffer("wrs", score=Weigher())
+    buffer.extend(make_stream(30))
+    twin = make_buffer("wrs", score=Weigher().eval())
+    twin.load_state_dict(buffer.state_dict())
+    stream = make_stream(30, seed=1)
+    assert differences(play(buffer, stream), play(twin, stream)) == []
+
+
 @through_each_way
 @pytest.mark.parametrize("age", [0, 30], ids=["new", "full"])
 @for_each_kind
@@ -567,7 +588,7 @@ def test_a_memory_behind_a_ring_must_be_of_the_same_policy() -> None:
         CAPACITY, writer=HybridWriter(WeightedReservoirWriter(), 3), batch_size=BATCH
     )
     play(other, make_stream(30))
-    words = "selection='WeightedReservoirWriter'", "selection='ReservoirWriter'"
+    words = "selection='WeightedReservoirWriter", "selection='ReservoirWriter"
     with refused(buffer, ValueError, *words):
         buffer.load_state_dict(other.state_dict())
 
