@@ -293,6 +293,9 @@ def _plain(value: Any) -> Any:
     # run and imported by name in the next.
     if hasattr(value, "__qualname__"):
         return value.__qualname__
+    # A writer is compared with its own state; a network changes while it learns.
+    if isinstance(value, DeclaredState | torch.nn.Module):
+        return type(value).__qualname__
     simple = (type(None), bool, int, float, str)
     known = vars(value).items() if hasattr(value, "__dict__") else ()
     entries = [f"{key}={each!r}" for key, each in known if isinstance(each, simple)]

@@ -43,9 +43,9 @@ from tests.buffer.test_devices import (
     DeviceReads,
     Gateway,
     _no_collection,  # noqa: F401  a fixture for every test here
+    as_a_device,
     fake_gpu,
-    gateway_replaced,
-    on_each_machine,
+    replaced,
 )
 
 CARTPOLE: dict[str, Any] = {"env": "CartPole-v1"}
@@ -381,7 +381,7 @@ def learner_steps(
     """Store and learn until the memory is full and beyond."""
     memory = functools.partial(memory_without_a_generator, target)
     agent = DQNAgent(small(**CARTPOLE, device=device), env, memory)
-    with gateway_replaced(gateway):
+    with replaced(to_host=gateway):
         for seed in range(3):
             frames = made_up_frames(seed).to(device)
             if hidden:
@@ -430,14 +430,29 @@ def _on_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("hidden", [True, False], ids=["hidden", "forward"])
 @pytest.mark.parametrize("target", ["dyn", "td"])
-@on_each_machine
+@pytest.mark.parametrize(
+    "machine",
+    [
+        "fake",
+        pytest.param(
+            "real",
+            marks=[
+                pytest.mark.cuda,
+                pytest.mark.skipif(
+                    not torch.cuda.is_available(), reason="needs a CUDA device"
+                ),
+            ],
+        ),
+    ],
+)
 def test_the_whole_step_stays_on_the_device(
     machine: str, target: str, hidden: bool, request: pytest.FixtureRequest
 ) -> None:
     env = make_torchrl_env(small(**CARTPOLE))
     if machine == "fake":
         recorder = Gateway()
-        learner_steps(env, "cpu", target, recorder, hidden=hidden)
+        with as_a_device():
+            learner_steps(env, "cpu", target, recorder, hidden=hidden)
         request.getfixturevalue("_on_fake_tensors")
         gateway = Gateway(replay=iter(recorder.recorded))
         with fake_gpu(), DeviceReads() as reads:
