@@ -177,14 +177,7 @@ class SelectionWriter(StatefulWriter):
     @torch.inference_mode(False)
     @torch.no_grad()
     def add(self, data: TensorDictBase) -> int:
-        """Offer one item.
-
-        Args:
-            data: the item, ``batch_size=[]``.
-
-        Returns:
-            Its slot, -1 if it was not kept.
-        """
+        """Offer one item, ``batch_size=[]``; gives its slot, -1 if it was not kept."""
         if not isinstance(data, TensorDictBase):
             raise TypeError(
                 f"expected an item as a TensorDict, got {type(data).__name__}"
