@@ -22,7 +22,11 @@ from info_replay import transfer
 from info_replay.buffers import SelectiveReplayBuffer
 from info_replay.writers.base import SelectionWriter
 
-__all__ = ["check_writer", "make_items"]
+__all__ = ["FAKE_DEVICE", "check_writer", "make_items"]
+
+#: A device for fake tensors. Torch without CUDA cannot index those of "cuda"; those of
+#: "meta" are nearly as strict: they can be mixed with others in place.
+FAKE_DEVICE = "cuda:0" if torch.backends.cuda.is_built() else "meta"
 
 
 def make_items(count: int, seed: int = 0) -> TensorDict:
@@ -259,10 +263,10 @@ class _Kit:
         gc.disable()
         with FakeTensorMode(allow_non_fake_inputs=True), ones:
             buffer = SelectiveReplayBuffer(
-                self.capacity, writer=self.make_writer(), device="cuda:0"
+                self.capacity, writer=self.make_writer(), device=FAKE_DEVICE
             )
             buffer.writer.seed = 0
-            batch = self.items(self.capacity, 0).to("cuda:0")
+            batch = self.items(self.capacity, 0).to(FAKE_DEVICE)
             try:
                 for _ in range(3):  # also once the memory is full
                     slots = buffer.extend(batch)
@@ -273,7 +277,7 @@ class _Kit:
                 ) from error
             finally:
                 gc.enable()
-        assert slots.device.type == "cuda", f"slots are on {slots.device}"
+        assert slots.device == batch.device, f"slots are on {slots.device}"
         assert len(pulls) < 2 * self.capacity, (
             f"{len(pulls)} transfers for {3 * self.capacity} items: decide() must "
             "bring what it needs to the host in one per batch"

@@ -46,7 +46,10 @@ def make_generator(
     device = torch.device(
         "cpu" if getattr(storage, "device", None) in (None, "auto") else storage.device  # type: ignore[union-attr]
     )
-    if device.type == "cuda" and not torch.cuda.is_available():
+    # A fake device, as of info_replay.testing, has no generators.
+    if device.type == "meta" or (
+        device.type == "cuda" and not torch.cuda.is_available()
+    ):
         return None
     generator = torch.Generator(device=device)
     generator.manual_seed(int(torch.randint(2**63 - 1, ())))

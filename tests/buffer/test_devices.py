@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.model.sequential_scores import Assignment
+from info_replay.testing import FAKE_DEVICE
 from info_replay.transfer import to_host
 
 from .helpers import (
@@ -45,7 +46,7 @@ from .helpers import (
 )
 
 CAPACITY = 24
-GPU = "cuda:0"
+GPU = FAKE_DEVICE
 aten = torch.ops.aten
 
 #: Kernel statistics are used where features are wide for the capacity.
@@ -109,7 +110,7 @@ def fake_gpu() -> Iterator[None]:
 
 
 def on_gpu(tensor: Tensor) -> bool:
-    return tensor.device.type == "cuda"
+    return tensor.device.type == torch.device(GPU).type
 
 
 @dataclass
