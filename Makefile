@@ -4,23 +4,23 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest test-ray bench docs clean
+.PHONY: help demo test lint types pytest test-ray test-versions wheel bench docs clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 # One virtual environment serves every target; it is renewed when its inputs change.
 $(INSTALLED): pyproject.toml constraints.txt
 	@echo "installing into $(VENV)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq --disable-pip-version-check \
-		-c constraints.txt -e '.[dev,docs,ray]'
+		-c constraints.txt -e '.[all,dev,docs]'
 	touch $@
 
 demo: $(INSTALLED)  ## run the demonstration
 	$(BIN)/python -m agents.demo
 
-test: lint types pytest test-ray docs  ## everything that CI checks
+test: lint types pytest test-ray docs wheel  ## everything that CI checks
 
 lint: $(INSTALLED)  ## style: ruff check and ruff format --check
 	$(BIN)/ruff check .
@@ -36,6 +36,13 @@ pytest: $(INSTALLED)  ## doctests and tests, without the slow ones and those on 
 # By themselves: one Ray serves them all, and its actors need the cores.
 test-ray: $(INSTALLED)  ## tests that start a local Ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/agents/q_learning
+
+wheel: $(INSTALLED)  ## build the wheel and use it in an environment without extras
+	PYTHON=$(PYTHON) .ci/wheel
+
+VERSIONS ?= torch torchrl tensordict
+test-versions:  ## test the memory with other versions: VERSIONS="torch==2.13.0 ..."
+	PYTHON=$(PYTHON) .ci/versions $(VERSIONS)
 
 bench: $(INSTALLED)  ## measure the speed of memory, streams, learner and policies
 	$(BIN)/python -m benchmarks.memory
