@@ -19,19 +19,19 @@ def mean_loss(outputs: Tensor, targets: Tensor, num_classes: int | None) -> Tens
 
     Args:
         outputs: of a network, shape ``(n, num_outputs)``.
-        targets: labels or numbers, shape ``(n,)``.
+        targets: labels ``(n,)``, or numbers ``(n,)`` or ``(n, num_outputs)``.
         num_classes: number of classes, ``None`` for regression.
 
     Returns:
-        The mean over the samples.
+        The mean over the samples, and over the numbers of each.
     """
-    if num_classes is None:
-        return F.mse_loss(outputs[:, 0], targets)
-    return F.cross_entropy(outputs, targets)
+    if num_classes is not None:
+        return F.cross_entropy(outputs, targets)
+    return F.mse_loss(outputs[:, 0] if targets.ndim == 1 else outputs, targets)
 
 
 class LossGradients:
-    """Gradients of the mean loss of groups of items, by all parameters of a network.
+    """Gradients of the mean loss of groups of items, by all that a network trains.
 
     The network is as in evaluation: nothing that it keeps changes, and the gradient of
     an item does not depend on the others.
@@ -64,10 +64,14 @@ class LossGradients:
                 ``batch_size=[n, m]``.
 
         Returns:
-            One row per group: all parameters' gradients, flattened.
+            One row per group: the gradients of all trained parameters, flattened.
         """
         network = self.network
-        parameters = {name: p.detach() for name, p in network.named_parameters()}
+        parameters = {
+            name: parameter.detach()
+            for name, parameter in network.named_parameters()
+            if parameter.requires_grad
+        }
         buffers = dict(network.named_buffers())
         device = next(iter(parameters.values())).device
         inputs = scale(items.get("observation").to(device))

@@ -1,52 +1,38 @@
-"""Networks that give features and outputs in one forward pass.
+"""Networks by name or of one's own: :func:`make_network`.
 
 * :class:`FullyConnected`, the paper's FC-[100, 100];
-* :class:`ResNet18`, torchvision's, as in the paper's footnote.
+* :class:`ResNet18`, torchvision's, as in the paper's footnote;
+* :class:`LinearHead` and :class:`MLPHead`, for features that come from elsewhere.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torchvision.models import resnet18
+from torch import nn
 
+from agents.supervised.feature_network import FeatureNetwork
 from info_replay.registry import Registry
 
-__all__ = ["NETWORKS", "FeatureNetwork", "FullyConnected", "ResNet18", "make_network"]
+__all__ = [
+    "NETWORKS",
+    "FeatureNetwork",
+    "FullyConnected",
+    "LinearHead",
+    "MLPHead",
+    "ResNet18",
+    "make_network",
+]
 
 
 #: Networks by name; each entry makes one from the shape of an input and the number of
 #: outputs.
-NETWORKS: Registry[Callable[[tuple[int, ...], int], FeatureNetwork]] = Registry(
-    "network", "info_replay.networks"
-)
-
-
-class FeatureNetwork(nn.Module):
-    """A network whose last layer is linear.
-
-    Attributes:
-        body: gives the features.
-        head: the last layer.
-        feature_dim: width of what the last layer sees.
-        depends_on_batch: whether the output of a sample depends on the others in its
-            batch while training (batch normalization).
-        needs_images: whether inputs must have the shape ``(n, C, H, W)``.
-    """
-
-    body: nn.Module
-    head: nn.Linear
-    feature_dim: int
-    depends_on_batch: bool = False
-    needs_images: bool = False
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Features ``(n, feature_dim)`` and outputs ``(n, num_outputs)``."""
-        features = self.body(inputs)
-        return features, self.head(features)
+NETWORKS: Registry[Callable[..., Any]] = Registry("network", "info_replay.networks")
 
 
 @NETWORKS.register("fc")
@@ -79,6 +65,7 @@ class FullyConnected(FeatureNetwork):
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear(widths[-1], num_outputs)
         self.feature_dim = widths[-1]
+        self.num_outputs = num_outputs
 
 
 @NETWORKS.register("resnet18")
@@ -88,12 +75,22 @@ class ResNet18(FeatureNetwork):
     Args:
         input_shape: channels, height and width.
         num_outputs: classes, or numbers to predict.
+
+    Raises:
+        ImportError: if torchvision is not installed.
     """
 
     depends_on_batch = True
     needs_images = True
 
     def __init__(self, input_shape: tuple[int, ...], num_outputs: int) -> None:
+        try:
+            from torchvision.models import resnet18
+        except ImportError as error:
+            raise ImportError(
+                "network 'resnet18' needs torchvision: pip install "
+                f"'info-replay[streams]' ({error})"
+            ) from error
         super().__init__()
         body = resnet18(num_classes=num_outputs)
         if input_shape[0] != 3:
@@ -101,26 +98,177 @@ class ResNet18(FeatureNetwork):
                 input_shape[0], 64, kernel_size=7, stride=2, padding=3, bias=False
             )
         self.feature_dim = body.fc.in_features
+        self.num_outputs = num_outputs
         self.body = body
         self.head = body.fc
         body.fc = nn.Identity()
 
 
+@NETWORKS.register("linear")
+class LinearHead(FullyConnected):
+    """One linear layer: the input itself, flattened, is the feature.
+
+    Args:
+        input_shape: of one input.
+        num_outputs: classes, or numbers to predict.
+
+    Example:
+        >>> network = LinearHead((512,), 10)
+        >>> network.feature_dim, network.fixed_features
+        (512, True)
+    """
+
+    def __init__(self, input_shape: tuple[int, ...], num_outputs: int) -> None:
+        super().__init__(input_shape, num_outputs, hidden=())
+
+
+@NETWORKS.register("mlp")
+class MLPHead(FullyConnected):
+    """One hidden layer with ReLU, whose outputs are the feature.
+
+    Args:
+        input_shape: of one input, which is flattened.
+        num_outputs: classes, or numbers to predict.
+        width: of the hidden layer.
+
+    Example:
+        >>> MLPHead((512,), 10, width=64).feature_dim
+        64
+    """
+
+    def __init__(
+        self, input_shape: tuple[int, ...], num_outputs: int, width: int = 256
+    ) -> None:
+        super().__init__(input_shape, num_outputs, hidden=(width,))
+
+
 def make_network(
-    name: str, input_shape: tuple[int, ...], num_outputs: int, seed: int
+    network: str | nn.Module | Callable[..., nn.Module],
+    input_shape: tuple[int, ...],
+    num_outputs: int,
+    seed: int,
+    feature: str | None = None,
 ) -> FeatureNetwork:
     """A network whose first weights depend on the seed alone.
 
+    It is tried on two inputs of zeros, which leaves no trace, so that one that does not
+    fit is refused here.
+
     Args:
-        name: one of :data:`NETWORKS`, or ``"module:Name"``.
+        network: one of :data:`NETWORKS`, ``"module:factory"``, a factory, or a network,
+            of which a copy is used, with the weights that it has. A factory is given
+            the shape of an input and the number of outputs, or fewer arguments if it
+            takes fewer.
         input_shape: of one input.
         num_outputs: classes, or numbers to predict.
         seed: of the initialization.
+        feature: name of the submodule whose output is the feature; see
+            :meth:`FeatureNetwork.wrap`. ``None`` if the network tells its features.
 
     Returns:
-        The network, on the CPU.
+        The network.
+
+    Raises:
+        ValueError: if there is no such network, or it does not fit.
+        ImportError: if it needs a package that is not installed.
+
+    Example:
+        >>> make_network("fc", (1, 8, 8), 10, seed=0).feature_dim
+        100
+        >>> def small(input_shape, num_outputs):
+        ...     layers = nn.Linear(*input_shape, 16), nn.Tanh()
+        ...     return nn.Sequential(*layers, nn.Linear(16, num_outputs))
+        >>> make_network(small, (64,), 10, seed=0, feature="1").feature_dim
+        16
     """
-    make = NETWORKS.get(name)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # leaves those of devices alone
-        return make(input_shape, num_outputs)
+    shape = tuple(input_shape)
+    name = repr(network) if isinstance(network, str) else _name(network)
+    if isinstance(network, nn.Module):
+        made: Any = copy.deepcopy(network)
+    else:
+        make = NETWORKS.get(network) if isinstance(network, str) else network
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # leaves those of devices alone
+            made = _call(make, name, shape, num_outputs)
+    if not isinstance(made, nn.Module):
+        raise ValueError(
+            f"network {name} must be an nn.Module or make one, got {made!r}"
+        )
+    if not isinstance(made, FeatureNetwork):
+        made = FeatureNetwork.wrap(made, feature)
+    elif feature is not None:
+        raise ValueError(
+            f"network {name} tells its features itself; leave feature={feature!r} out"
+        )
+    _try_out(made, name, shape, num_outputs)
+    return made
+
+
+def _name(network: Any) -> str:
+    named = type(network) if isinstance(network, nn.Module) else network
+    return getattr(named, "__name__", repr(named))
+
+
+def _call(
+    make: Callable[..., Any], name: str, input_shape: tuple[int, ...], num_outputs: int
+) -> Any:
+    """What a factory makes of the arguments that it takes."""
+    parameters = inspect.signature(make).parameters.values()
+    needed = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if len(needed) > 2:
+        raise ValueError(
+            f"network {name} must be made from (input_shape, num_outputs), or from "
+            f"fewer arguments, but it needs ({', '.join(needed)})"
+        )
+    known = {
+        "input_shape": input_shape,
+        "num_outputs": num_outputs,
+        "num_classes": num_outputs,
+    }
+    by_name = {each.name: known[each.name] for each in parameters if each.name in known}
+    if by_name.keys() >= set(needed):
+        return make(**by_name)
+    return make(*(input_shape, num_outputs)[: len(needed)])
+
+
+@torch.no_grad()
+def _try_out(
+    network: FeatureNetwork,
+    name: str,
+    input_shape: tuple[int, ...],
+    num_outputs: int,
+) -> None:
+    """Pass two inputs of zeros, and note the width of the features."""
+    modes = {module: module.training for module in network.modules()}
+    device = next((each.device for each in network.parameters()), torch.device("cpu"))
+    network.eval()
+    devices = [device] if device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            passed = network(torch.zeros((2, *input_shape), device=device))
+    except (RuntimeError, TypeError, IndexError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(
+            f"network {name} cannot take inputs of shape {input_shape}: {text}"
+        ) from error
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    features, outputs = passed
+    for what, found, width in (
+        ("features", tuple(features.shape), features.shape[-1]),
+        ("outputs", tuple(outputs.shape), num_outputs),
+    ):
+        if found != (2, width):
+            wanted = num_outputs if what == "outputs" else "d"
+            raise ValueError(
+                f"network {name} must give {what} of shape (2, {wanted}) for two "
+                f"inputs of shape {input_shape}, got {found}"
+            )
+    network.feature_dim = features.shape[1]
+    network.num_outputs = num_outputs

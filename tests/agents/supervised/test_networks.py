@@ -9,7 +9,12 @@ from torchvision.models import resnet18
 
 from agents.supervised.networks import NETWORKS, FullyConnected, make_network
 
-SHAPES = {"fc": (1, 8, 8), "resnet18": (3, 32, 32)}
+SHAPES: dict[str, tuple[int, ...]] = {
+    "fc": (1, 8, 8),
+    "resnet18": (3, 32, 32),
+    "linear": (12,),
+    "mlp": (12,),
+}
 
 
 @pytest.mark.parametrize("name", list(NETWORKS))
