@@ -51,6 +51,8 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         device: of the default storage.
         generator: for sampling; it also seeds the writer. By default a new one, seeded
             from torch's global generator.
+        fixed_features: whether features never change, as those of a frozen network:
+            then write-backs return at once.
         **options: of ``TensorDictReplayBuffer``.
 
     Example:
@@ -74,8 +76,10 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         storage: Storage | Callable[[], Storage] | None = None,
         device: torch.device | str | None = None,
         generator: torch.Generator | None = None,
+        fixed_features: bool = False,
         **options: Any,
     ) -> None:
+        self.fixed_features = fixed_features
         storage = make_storage(capacity, storage, device)
         if generator is None:
             generator = make_generator(storage)
@@ -220,6 +224,8 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample, with its ``"index"`` and new features.
         """
+        if self.fixed_features:
+            return
         with self._replay_lock, self._write_lock:
             self._writer.update_features(data)
 
@@ -230,8 +236,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             data: a sample; policies that do not look at features ignore them.
         """
         if self._writer.feature_key is not None:
-            with self._replay_lock, self._write_lock:
-                self._writer.update_features(data)
+            self.update_features(data)
         if isinstance(self._sampler, PrioritizedSampler):
             super().update_tensordict_priority(data)
 
@@ -339,7 +344,8 @@ class InfoReservoirReplayBuffer(SelectiveReplayBuffer):
             no longer that: a number, or a share of the capacity; ``None`` for none. See
             :class:`HybridWriter`.
         **options: of :class:`SelectiveReplayBuffer` and ``TensorDictReplayBuffer``:
-            storage, device, generator, sampler, batch_size, prefetch, transform, ...
+            storage, device, generator, fixed_features, sampler, batch_size, prefetch,
+            transform, ...
 
     Example:
         >>> import torch

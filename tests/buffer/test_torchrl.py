@@ -646,6 +646,19 @@ def test_policies_without_features_ignore_new_ones(policy: str) -> None:
     assert unchanged == (policy not in FEATURES)
 
 
+@for_each_feature_policy
+def test_features_that_are_fixed_are_not_written_back(policy: str) -> None:
+    buffer = make_buffer(policy, fixed_features=True)
+    buffer.extend(make_stream(40))
+    before = complete_state(buffer)
+    sample = sample_of(buffer, [0, 1])
+    sample["feature"] = sample["feature"] + 1
+    for write_back in (buffer.update_features, buffer.update_tensordict_priority):
+        for given in (sample, sample.exclude("feature")):  # nobody looks at it
+            write_back(given)
+            assert differences(before, complete_state(buffer)) == []
+
+
 @pytest.mark.parametrize("width", [WIDTH, 40], ids=["primal", "kernel"])
 @for_each_information_policy
 def test_of_a_slot_that_was_sampled_twice_the_last_row_wins(
