@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -187,8 +188,7 @@ def make_network(
         made: Any = copy.deepcopy(network)
     else:
         make = NETWORKS.get(network) if isinstance(network, str) else network
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)  # leaves those of devices alone
+        with _seeded(seed):
             made = _call(make, name, shape, num_outputs)
     if not isinstance(made, nn.Module):
         raise ValueError(
@@ -200,8 +200,17 @@ def make_network(
         raise ValueError(
             f"network {name} tells its features itself; leave feature={feature!r} out"
         )
-    _try_out(made, name, shape, num_outputs)
+    with _seeded(seed):  # layers that find out their sizes draw their weights here
+        _try_out(made, name, shape, num_outputs)
     return made
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Where the random numbers of the host depend on a seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # leaves those of devices alone
+        yield
 
 
 def _name(network: Any) -> str:
@@ -247,10 +256,8 @@ def _try_out(
     modes = {module: module.training for module in network.modules()}
     device = next((each.device for each in network.parameters()), torch.device("cpu"))
     network.eval()
-    devices = [device] if device.type == "cuda" else []
     try:
-        with torch.random.fork_rng(devices=devices):
-            passed = network(torch.zeros((2, *input_shape), device=device))
+        passed = network(torch.zeros((2, *input_shape), device=device))
     except (RuntimeError, TypeError, IndexError) as error:
         text = " ".join(str(error).split())
         raise ValueError(

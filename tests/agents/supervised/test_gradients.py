@@ -88,3 +88,32 @@ def test_it_works_without_grad_and_follows_the_network() -> None:
     expected = torch.stack([one_gradient(network, items[k : k + 1], 7) for k in (0, 1)])
     assert not torch.equal(first, second)
     torch.testing.assert_close(second[:2], expected)
+
+
+def test_rows_of_several_numbers_are_what_autograd_finds() -> None:
+    network = make_network("mlp", (5,), 3, seed=0)
+    generator = torch.Generator().manual_seed(0)
+    items = TensorDict(
+        {
+            "observation": torch.rand(6, 5, generator=generator),
+            "target": torch.rand(6, 3, generator=generator),
+        },
+        batch_size=[6],
+    )
+    found = LossGradients(network, None)(items.reshape(2, 3))
+    for row, group in zip(found, items.reshape(2, 3), strict=True):
+        error = network(group["observation"])[1] - group["target"]
+        loss = error.square().sum() / error.numel()
+        slopes = torch.autograd.grad(loss, list(network.parameters()))
+        expected = torch.cat([slope.flatten() for slope in slopes])
+        torch.testing.assert_close(row, expected)
+
+
+def test_parameters_that_are_not_trained_have_no_gradient() -> None:
+    network = make_network("fc", (1, 8, 8), 7, seed=0)
+    items = make_items(3, (1, 8, 8), 7).unsqueeze(1)
+    whole = LossGradients(network, 7)(items)
+    network.body.requires_grad_(False)
+    head = LossGradients(network, 7)(items)
+    assert head.shape == (3, 7 * 101)
+    torch.testing.assert_close(head, whole[:, -7 * 101 :])
