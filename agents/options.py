@@ -9,42 +9,64 @@ import inspect
 import textwrap
 import types
 import typing
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from agents.settings import Settings
-from info_replay.registry import Registry
+
+if TYPE_CHECKING:
+    from info_replay.registry import Registry
 
 __all__ = ["add_settings", "chosen_settings", "first_lines", "format_lists"]
 
 _WIDTH = 80
 _METAVARS = {int: "N", float: "X", str: "NAME"}
+_WORDS = {int: "a whole number", float: "a number"}
 
 
 def add_settings(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
-    """Add an option for every field of the settings.
+    """Add an option for every field of the settings, in the groups of the fields.
 
     Args:
         parser: of the command.
         settings: whose fields have a line of help each.
     """
     hints = typing.get_type_hints(settings)
+    groups: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
+        group = field.metadata["group"]
+        if group not in groups:
+            groups[group] = parser.add_argument_group(group)
         text = field.metadata["help"]
         if field.default is not None:
             text = f"{text} ({field.default})"
         kind = hints[field.name]
         if isinstance(kind, types.UnionType):  # with None
             kind = typing.get_args(kind)[0]
-        how: dict[str, Any] = {"type": kind, "metavar": _METAVARS.get(kind)}
+        how: dict[str, Any] = {"type": _reader(kind), "metavar": _METAVARS.get(kind)}
         if kind is bool:
             how = {"action": argparse.BooleanOptionalAction}
         # Unless given, it is not in the namespace at all.
-        parser.add_argument(
+        groups[group].add_argument(
             f"--{field.name.replace('_', '-')}",
             default=argparse.SUPPRESS,
-            help=text,
+            help=text.replace("%", "%%"),
             **how,
         )
+
+
+def _reader(kind: type) -> Callable[[str], Any]:
+    """Reads a value from the command line; says what was expected of a wrong one."""
+
+    def read(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"must be {_WORDS[kind]}, got {text!r}"
+            ) from None
+
+    return read
 
 
 def chosen_settings(
@@ -60,7 +82,7 @@ def chosen_settings(
     return {name: value for name, value in vars(options).items() if name in names}
 
 
-def first_lines(registry: Registry[Any]) -> dict[str, str]:
+def first_lines(registry: Registry[Any] | Mapping[str, Any]) -> dict[str, str]:
     """The first line of each entry's documentation, by its name.
 
     Args:

@@ -1,15 +1,18 @@
-"""Typed settings whose fields carry their help, ranges and choices."""
+"""Typed settings whose fields carry their help, ranges, choices and groups.
+
+Nothing heavy is imported before a value is checked, so that the command line can show
+its help at once.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
-
-from info_replay.registry import Registry
 
 __all__ = ["Settings", "check_choice", "option"]
 
@@ -32,8 +35,10 @@ def option(
     default: Any,
     help: str,
     *,
-    choices: Iterable[str] | None = None,
-    check: Callable[[Any], None] | None = None,
+    group: str = "run",
+    matters: bool = True,
+    choices: Iterable[str] | str | None = None,
+    check: Callable[[Any], object] | None = None,
     **bounds: float,
 ) -> Any:
     """A field of :class:`Settings`.
@@ -41,14 +46,24 @@ def option(
     Args:
         default: its value unless given.
         help: one line for the command line.
+        group: under which the help lists it.
+        matters: whether results depend on it; if not, a run may be continued with
+            another value.
         choices: the values that there are; of a :class:`~info_replay.registry.Registry`
-            also those that it finds.
+            also those that it finds. ``"module:NAME"`` is imported when it is needed.
         check: called with a value, to raise a ``ValueError`` that says what is wrong.
         **bounds: any of ``min``, ``above``, ``max`` and ``below``.
     """
     if unknown := bounds.keys() - _BOUNDS.keys():
         raise TypeError(f"bounds must be of {[*_BOUNDS]}, got {sorted(unknown)}")
-    metadata = {"help": help, "choices": choices, "check": check, "bounds": bounds}
+    metadata = {
+        "help": help,
+        "group": group,
+        "matters": matters,
+        "choices": choices,
+        "check": check,
+        "bounds": bounds,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -90,20 +105,32 @@ class Settings:
         """The settings by name."""
         return dataclasses.asdict(self)
 
+    def what_matters(self) -> dict[str, Any]:
+        """The settings that results depend on, by name."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.metadata["matters"]
+        }
 
-def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+
+def check_choice(name: str, value: str, choices: Iterable[str] | str) -> None:
     """Refuse a value that is none of the choices.
 
     Args:
         name: of the setting.
         value: its value.
-        choices: the values that there are.
+        choices: the values that there are, or ``"module:NAME"`` of them.
 
     Raises:
         ValueError: with the choices.
     """
-    if isinstance(choices, Registry):
-        choices.get(value)
+    if isinstance(choices, str):
+        module, _, attribute = choices.partition(":")
+        choices = getattr(importlib.import_module(module), attribute)
+    find = getattr(choices, "get", None)  # of a registry
+    if find is not None and not isinstance(choices, dict):
+        find(value)
     elif value not in [*choices]:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 

@@ -19,10 +19,17 @@ Network, features, standardization and memory are parts of TorchRL's kind and ca
 used in its training loops.
 """
 
-from agents.q_learning.config import DQNConfig
-from agents.q_learning.features import FeatureDQNLoss, TransitionFeatures
-from agents.q_learning.network import make_q_network
-from agents.q_learning.standardization import RunningStandardization
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agents.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from agents.q_learning.config import DQNConfig
+    from agents.q_learning.features import FeatureDQNLoss, TransitionFeatures
+    from agents.q_learning.network import make_q_network
+    from agents.q_learning.standardization import RunningStandardization
 
 __all__ = [
     "DQNConfig",
@@ -31,3 +38,14 @@ __all__ = [
     "TransitionFeatures",
     "make_q_network",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "DQNConfig": "agents.q_learning.config",
+        "FeatureDQNLoss": "agents.q_learning.features",
+        "RunningStandardization": "agents.q_learning.standardization",
+        "TransitionFeatures": "agents.q_learning.features",
+        "make_q_network": "agents.q_learning.network",
+    },
+)

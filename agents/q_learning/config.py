@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-
-from agents.q_learning.features import TARGETS
-from agents.runs.machine import check_device, choose_device
 from agents.settings import Settings, check_choice, option
-from info_replay.registry import CRITERIA, POLICIES
+from agents.supervised.checks import check_device
 
-__all__ = ["MEMORIES", "DQNConfig"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["MEMORIES", "TARGETS", "DQNConfig"]
+
+#: What the memory can be asked to explain.
+TARGETS = ("td", "dyn")
 
 #: What a replay memory can keep, beside policies of the user's as ``"module:Name"``.
 MEMORIES = ("infors", "rs", "fifo", "prioritized")
@@ -21,74 +24,126 @@ MEMORIES = ("infors", "rs", "fifo", "prioritized")
 def _check_policy(name: str) -> None:
     """Refuse what is neither one of :data:`MEMORIES` nor a policy of the user's."""
     if ":" in name:
+        from info_replay.registry import POLICIES
+
         POLICIES.get(name)
     else:
         check_choice("policy", name, MEMORIES)
+
+
+# What the options are about, as the help lists them.
+_ENVIRONMENT = "environment"
+_MEMORY = "memory"
+_INFORMATION = "memory: infors"
+_LEARNER = "learner"
+_EXPLORATION = "exploration"
 
 
 @dataclass(frozen=True)
 class DQNConfig(Settings):
     """The settings of one run; every field is an option of ``info-replay dqn``."""
 
-    env: str = option("ContinualCartPole", "which environment; any id of gymnasium")
+    env: str = option(
+        "ContinualCartPole",
+        "which environment; any id of gymnasium",
+        group=_ENVIRONMENT,
+    )
     lengths: str | None = option(
-        None, "frames of each task, such as 5000,5000,30000, of a sequence of tasks"
+        None,
+        "frames of each task, such as 5000,5000,30000, of a sequence of tasks",
+        group=_ENVIRONMENT,
     )
     frames: int | None = option(
-        None, "frames to collect; those of all tasks, else 30000, without it", min=1
+        None,
+        "frames to collect; those of all tasks, else 30000, without it",
+        group=_ENVIRONMENT,
+        min=1,
     )
     policy: str = option(
         "infors",
         "what the memory keeps: a name below, or module:Name",
+        group=_MEMORY,
         check=_check_policy,
     )
     recent: float = option(
         0.25,
         "share of the memory for the most recent (not fifo, prioritized)",
+        group=_MEMORY,
         min=0,
         below=1,
     )
     target: str = option(
         "auto",
         "what infors explains: 'td', 'dyn' or by observation",
+        group=_INFORMATION,
         choices=("auto", *TARGETS),
     )
-    capacity: int = option(1000, "slots of the memory", min=1)
+    capacity: int = option(1000, "slots of the memory", group=_MEMORY, min=1)
     seed: int = option(
         0,
         "seed of environment, network, memory and exploration",
         min=0,
         max=2**63 - 1,
     )
-    num_envs: int = option(8, "copies of the environment that share the frames", min=1)
-    frames_per_batch: int = option(32, "frames collected at a time", min=1)
-    updates_per_batch: int = option(8, "gradient steps after each of these", min=1)
-    batch_size: int = option(64, "transitions of a gradient step", min=1)
-    learning_starts: int = option(500, "frames before the first gradient step", min=0)
-    width: int = option(64, "of the hidden layers", min=1)
-    learning_rate: float = option(0.001, "step size of Adam", min=0)
-    discount: float = option(0.97, "of later rewards", min=0, max=1)
+    num_envs: int = option(
+        8, "copies of the environment that share the frames", group=_ENVIRONMENT, min=1
+    )
+    frames_per_batch: int = option(
+        32, "frames collected at a time", group=_ENVIRONMENT, min=1
+    )
+    updates_per_batch: int = option(
+        8, "gradient steps after each of these", group=_LEARNER, min=1
+    )
+    batch_size: int = option(
+        64, "transitions of a gradient step", group=_LEARNER, min=1
+    )
+    learning_starts: int = option(
+        500, "frames before the first gradient step", group=_LEARNER, min=0
+    )
+    width: int = option(64, "of the hidden layers", group=_LEARNER, min=1)
+    learning_rate: float = option(0.001, "step size of Adam", group=_LEARNER, min=0)
+    discount: float = option(0.97, "of later rewards", group=_LEARNER, min=0, max=1)
     tau: float = option(
-        0.1, "share by which the target network follows, per batch", min=0, max=1
+        0.1,
+        "share by which the target network follows, per batch",
+        group=_LEARNER,
+        min=0,
+        max=1,
     )
-    double: bool = option(False, "double DQN")
+    double: bool = option(False, "double DQN", group=_LEARNER)
     epsilon_start: float = option(
-        1.0, "share of random actions at the beginning", min=0, max=1
+        1.0,
+        "share of random actions at the beginning",
+        group=_EXPLORATION,
+        min=0,
+        max=1,
     )
-    epsilon_end: float = option(0.2, "share of random actions later", min=0, max=1)
-    epsilon_frames: int = option(2000, "frames from the one to the other", min=0)
+    epsilon_end: float = option(
+        0.2, "share of random actions later", group=_EXPLORATION, min=0, max=1
+    )
+    epsilon_frames: int = option(
+        2000, "frames from the one to the other", group=_EXPLORATION, min=0
+    )
     criterion: str = option(
         "mic",
         "how informative a transition is (infors): mic, ig, er or module:Name",
-        choices=CRITERIA,
+        group=_INFORMATION,
+        choices="info_replay.registry:CRITERIA",
     )
-    eta: float = option(1.0, "weight of the learnability in the criterion", min=0)
-    gamma: float = option(0.0, "deviations above the mean to be informative (gamma_i)")
-    noise: float = option(0.3, "sigma of the Bayesian model", above=0)
-    jitter: float = option(0.1, "c of the Bayesian model", above=0)
+    eta: float = option(
+        1.0, "weight of the learnability in the criterion", group=_INFORMATION, min=0
+    )
+    gamma: float = option(
+        0.0, "deviations above the mean to be informative (gamma_i)", group=_INFORMATION
+    )
+    noise: float = option(
+        0.3, "sigma of the Bayesian model", group=_INFORMATION, above=0
+    )
+    jitter: float = option(0.1, "c of the Bayesian model", group=_INFORMATION, above=0)
     decay: float | None = option(
         None,
         "forgetting factor of the running moments; all history without it",
+        group=_INFORMATION,
         above=0,
         below=1,
     )
@@ -103,12 +158,18 @@ class DQNConfig(Settings):
     )
     compiled: bool = option(False, "compile the loss: slow start, fast steps")
     device: str = option(
-        "auto", "'cpu', 'cuda', ... or the best there is", check=check_device
+        "auto", "cpu, cuda, ... or the best there is", check=check_device
     )
     threads: int | None = option(
         None, "CPU threads; as many as there are without", min=1, max=1024
     )
-    tensorboard: bool = option(False, "write TensorBoard files, too")
+    logger: str | None = option(
+        None,
+        "also log to csv, tensorboard, wandb or mlflow",
+        matters=False,
+        choices=("csv", "tensorboard", "wandb", "mlflow"),
+    )
+    tensorboard: bool = option(False, "the same as --logger tensorboard", matters=False)
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot be run."""
@@ -130,6 +191,8 @@ class DQNConfig(Settings):
         """Whether the memory looks at features of transitions."""
         if self.policy in ("fifo", "prioritized"):
             return False
+        from info_replay.registry import POLICIES
+
         policy = POLICIES.get(self.policy)
         asks = "feature_key" in inspect.signature(policy).parameters
         return asks or getattr(policy, "feature_key", None) is not None
@@ -155,6 +218,8 @@ class DQNConfig(Settings):
     @property
     def torch_device(self) -> torch.device:
         """The device to compute on."""
+        from agents.runs.machine import choose_device
+
         return choose_device(self.device)
 
     def epsilon_after(self, frames: int) -> float:

@@ -19,7 +19,7 @@ from agents.q_learning.evaluation import TaskEvaluator
 from agents.q_learning.memory import make_memory
 from agents.runs.events import EventLog
 from agents.runs.folder import RunFolder
-from agents.runs.interrupts import deferred_interrupt
+from agents.runs.interrupts import Interrupted, deferred_interrupt
 from agents.runs.machine import prepare_machine
 
 __all__ = ["DQNExperiment", "summarize"]
@@ -69,9 +69,10 @@ class DQNExperiment:
         self.evaluator = TaskEvaluator(config)
         self.num_frames = num_frames(config)
         self.evaluations: list[dict[str, Any]] = []
+        logger = "tensorboard" if config.tensorboard else config.logger
+        self._events = EventLog(folder, logger=logger)
         if folder is not None:
             folder.create(config)
-        self._events = EventLog(folder, tensorboard=config.tensorboard)
 
     def run(self, progress: Progress | None = None) -> dict[str, Any]:
         """Collect and learn to the end.
@@ -85,13 +86,17 @@ class DQNExperiment:
         Raises:
             EngineError: if another process failed.
             RunError: if a file cannot be written.
-            KeyboardInterrupt: after Ctrl-C.
+            KeyboardInterrupt: after Ctrl-C or SIGTERM.
         """
-        with contextlib.closing(self.engine):
-            result, timing = self._run(progress)
-        if self.folder is not None:
-            self.folder.write("timing.json", timing)
-            self.folder.write("result.json", result)
+        try:
+            with contextlib.closing(self.engine):
+                result, timing = self._run(progress)
+            if self.folder is not None:
+                self.folder.write("timing.json", timing)
+                self.folder.write("result.json", result)
+        finally:
+            if self.folder is not None:
+                self.folder.release()
         return result
 
     def _run(
@@ -114,8 +119,8 @@ class DQNExperiment:
                 if progress is not None:
                     last = self.evaluations[-1]["returns"] if self.evaluations else []
                     progress(frames, self.num_frames, last)
-                if interrupted():
-                    raise KeyboardInterrupt
+                if signal := interrupted():
+                    raise Interrupted(signal)
         if not self.evaluations or self.evaluations[-1]["frame"] < frames:
             self.evaluate(frames)
         seconds = time.perf_counter() - start
@@ -141,6 +146,7 @@ class DQNExperiment:
         self.evaluations.append({"frame": frame, **event})
         self._events.note("evaluation", event, frame=frame)
         self._events.write()
+        self._events.send()
 
 
 def describe_memory(memory: TensorDictReplayBuffer, num_tasks: int) -> dict[str, Any]:

@@ -24,12 +24,10 @@ from torch import Tensor
 from torchrl.envs import Transform
 from torchrl.objectives import DQNLoss
 
+from agents.q_learning.config import TARGETS
 from agents.q_learning.network import HIDDEN_KEY
 
 __all__ = ["TARGETS", "FeatureDQNLoss", "TransitionFeatures", "place_by_action"]
-
-#: What the memory can be asked to explain.
-TARGETS = ("td", "dyn")
 
 
 def place_by_action(hidden: Tensor, action: Tensor, num_actions: int) -> Tensor:

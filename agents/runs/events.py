@@ -7,16 +7,20 @@ from typing import Any
 
 from agents.runs.files import append_lines
 from agents.runs.folder import RunError, RunFolder
+from agents.runs.loggers import LogFeed
 
 __all__ = ["EventLog"]
 
 
 class EventLog:
-    """Notes events: one JSON object per line in a run's folder, and TensorBoard files.
+    """Notes events: one JSON object per line in a run's folder, and in a logger.
 
     Args:
         folder: of the run; ``None`` to keep nothing.
-        tensorboard: whether to write TensorBoard files, too.
+        logger: which of :data:`~agents.runs.loggers.LOGGERS` is told, too.
+
+    Raises:
+        ValueError: if the logger's package is not installed.
 
     Attributes:
         size: bytes that were written so far.
@@ -31,15 +35,13 @@ class EventLog:
         [{'kind': 'evaluation', 'step': 3, 'scores': [0.5, 0.7]}]
     """
 
-    def __init__(self, folder: RunFolder | None, *, tensorboard: bool = False) -> None:
+    def __init__(self, folder: RunFolder | None, *, logger: str | None = None) -> None:
         self.size = 0
         self._folder = folder
         self._lines: list[str] = []
-        self._logger: Any = None
-        if tensorboard and folder is not None:
-            from torchrl.record.loggers.tensorboard import TensorboardLogger
-
-            self._logger = TensorboardLogger("tensorboard", log_dir=str(folder.path))
+        self._feed = None
+        if logger is not None and folder is not None:
+            self._feed = LogFeed(logger, folder.path / "logs", folder.path.name)
 
     def note(self, kind: str, values: dict[str, Any], **moment: int) -> None:
         """Note an event; :meth:`write` brings it to disk.
@@ -50,18 +52,6 @@ class EventLog:
             **moment: when it happened, one number by its name, such as ``step=3``.
         """
         self._lines.append(json.dumps({"kind": kind, **moment, **values}))
-        if self._logger is None:
-            return
-        (step,) = moment.values()
-        for name, value in values.items():
-            parts = (
-                {f"{name}/{place}": part for place, part in enumerate(value)}
-                if isinstance(value, list)
-                else {name: value}
-            )
-            for path, number in parts.items():
-                if number is not None:
-                    self._logger.log_scalar(f"{kind}/{path}", number, step=step)
 
     def write(self) -> None:
         """Append to the file what was noted since the last time.
@@ -80,6 +70,19 @@ class EventLog:
                 + "; the last checkpoint is kept" * kept
             ) from error
         self._lines = []
+
+    def send(self) -> None:
+        """Tell the logger what was written; it cannot be taken back after that.
+
+        Raises:
+            RunError: if the logger cannot be told.
+        """
+        if self._feed is None or self._folder is None:
+            return
+        try:
+            self._feed.send(self._folder.metrics)
+        except OSError as error:
+            raise RunError(f"cannot log to {self._folder.path} ({error})") from error
 
     def rewind(self, size: int) -> None:
         """Forget what was written after an earlier moment.

@@ -6,29 +6,35 @@
 ``metrics.jsonl``         one line per event along the run
 ``result.json``           what came out; the same for the same settings, byte for byte
 ``timing.json``           where the time went
-``memory.pt``             what the memory holds at the end
+``network.pt``            the weights at the end
+``memory.pt``             the whole memory at the end
 ``checkpoint.pt``         while the run is not over
+``logs``                  files of a logger (TensorBoard, say)
 ``memory``                folder of the memory's last checkpoint, with engine 'ray'
 ========================  ===========================================================
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import filelock
 
 from agents.runs.files import replace_file
 from agents.settings import Settings
 
-__all__ = ["RunError", "RunFolder"]
+__all__ = ["RunError", "RunFolder", "default_folder"]
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 _PACKAGES = ("torch", "torchvision", "torchrl", "tensordict", "gymnasium", "numpy")
-#: Settings that may differ between a run and its continuation.
-_FREE = ("checkpoint_every", "data_dir", "tensorboard")
+_LONGEST_NAME = 120  # most file systems allow 255 bytes
 
 
 class RunError(RuntimeError):
@@ -50,6 +56,8 @@ class RunFolder:
         self.path = Path(path)
         self.checkpoint = self.path / "checkpoint.pt"
         self.metrics = self.path / "metrics.jsonl"
+        # The system releases it when the process ends, however that happens.
+        self._lock = filelock.FileLock(self.path / ".lock", 0, thread_local=False)
 
     @property
     def is_finished(self) -> bool:
@@ -72,14 +80,35 @@ class RunFolder:
                 + "another folder (--out)"
             )
 
+    def acquire(self) -> None:
+        """Keep other processes from running in this folder, until :meth:`release`.
+
+        Raises:
+            RunError: if another one does.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            if not self._lock.is_locked:
+                self._lock.acquire()
+        except (filelock.Timeout, RuntimeError):
+            raise RunError(
+                f"another process runs in {self.path}: wait for it, or give another "
+                "folder (--out)"
+            ) from None
+
+    def release(self) -> None:
+        """Let others run in this folder."""
+        self._lock.release()
+
     def create(self, config: Settings) -> None:
-        """Make the folder of a new run.
+        """Make and acquire the folder of a new run.
 
         Raises:
             RunError: if a run is there already.
         """
         self.check_new()
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.acquire()
+        self.check_new()  # somebody may have been faster
         self.write("config.json", config.as_dict())
         self.write("versions.json", _versions())
 
@@ -98,24 +127,37 @@ class RunFolder:
             if saved.get(name, now) != now
         ]
 
-    def check(self, config: Settings) -> None:
-        """Refuse to continue a run with other settings.
+    def config(self, kind: type[AnySettings]) -> AnySettings:
+        """The settings of the run that is here.
 
         A setting that did not exist when the run was started has its default.
+
+        Args:
+            kind: of settings.
+
+        Raises:
+            RunError: if there is no run, or one of another kind.
+        """
+        path = self.path / "config.json"
+        if not path.exists():
+            raise RunError(f"there is no run to resume in {self.path}")
+        found = self.read("config.json")
+        if not isinstance(found, dict):
+            raise RunError(f"{path} is damaged: expected settings by name")
+        try:
+            return kind(**found)
+        except (TypeError, ValueError) as error:
+            raise RunError(f"{path} does not fit this version: {error}") from error
+
+    def check(self, config: Settings) -> None:
+        """Refuse to continue a run with other settings.
 
         Raises:
             RunError: naming the setting.
         """
-        if not (self.path / "config.json").exists():
-            raise RunError(f"there is no run to resume in {self.path}")
-        found = self.read("config.json")
-        if not isinstance(found, dict):
-            raise RunError(
-                f"{self.path / 'config.json'} is damaged: expected settings by name"
-            )
-        saved = {**type(config)().as_dict(), **found}
-        for name, value in config.as_dict().items():
-            if name not in _FREE and saved[name] != value:
+        saved = self.config(type(config)).as_dict()
+        for name, value in config.what_matters().items():
+            if saved[name] != value:
                 raise RunError(
                     f"cannot resume a run with {name}={saved[name]!r} as one with "
                     f"{name}={value!r}"
@@ -166,6 +208,53 @@ class RunFolder:
         yield from (event for event in events if event["kind"] == kind)
 
 
+def default_folder(
+    config: Settings, usual: Settings, named: dict[str, str], parent: str = "runs"
+) -> Path:
+    """A folder named after the settings of a run, another one for other settings.
+
+    Args:
+        config: the settings.
+        usual: those that need no mention.
+        named: the beginning of the name: settings and how they appear in it.
+        parent: of the folder.
+
+    Returns:
+        The folder; a name that would be too long ends in a hash of the settings.
+
+    Example:
+        >>> from agents.q_learning.config import DQNConfig
+        >>> config = DQNConfig(policy="rs", gamma=0.5, double=True)
+        >>> default_folder(config, DQNConfig(), {"policy": "rs"}).as_posix()
+        'runs/rs-double-gamma0.5'
+    """
+    common = usual.as_dict()
+    others = {
+        name: value
+        for name, value in config.what_matters().items()
+        if name not in named and value != common[name]
+    }
+    words = [_word(name, value) for name, value in others.items()]
+    name = "-".join([*named.values(), *words])
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(json.dumps(others).encode()).hexdigest()[:8]
+        name = "-".join([*named.values(), digest])
+    return Path(parent) / "".join("-" if each in "/\\:<>" else each for each in name)
+
+
+def _word(name: str, value: Any) -> str:
+    """A setting in the name of a folder."""
+    name = name.replace("_", "-")
+    if isinstance(value, bool):
+        return name if value else f"no-{name}"
+    return f"{name}{value}"
+
+
 def _versions() -> dict[str, str]:
-    packages = {name: version(name) for name in _PACKAGES}
-    return {"python": platform.python_version(), **packages}
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # not every run needs all of them
+            continue
+    return found

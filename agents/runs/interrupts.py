@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for a good moment: :func:`deferred_interrupt`."""
+"""Signals that wait for a good moment: :func:`deferred_interrupt`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,50 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-__all__ = ["deferred_interrupt"]
+__all__ = ["Interrupted", "deferred_interrupt"]
+
+#: Ctrl-C, and what Slurm and Kubernetes send before they kill.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal ended a run, which was saved before.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 @contextlib.contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C be asked for instead of striking in the middle of a step.
+def deferred_interrupt() -> Iterator[Callable[[], int]]:
+    """Let Ctrl-C and SIGTERM be asked for instead of striking in the middle of a step.
 
-    A second Ctrl-C strikes at once. Outside the main thread nothing changes.
+    A second signal strikes at once. Outside the main thread nothing changes.
 
     Yields:
-        A function that tells whether Ctrl-C was pressed.
+        A function that tells the number of the signal that came, 0 if none did.
     """
-    pressed = threading.Event()
+    came: list[int] = []
+
+    def number() -> int:
+        return came[0] if came else 0
+
     if threading.current_thread() is not threading.main_thread():
-        yield pressed.is_set
+        yield number
         return
 
-    def press(number: int, frame: FrameType | None) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        pressed.set()
+    def note(number: int, frame: FrameType | None) -> None:
+        if came:
+            raise Interrupted(number)
+        came.append(number)
 
-    before = signal.signal(signal.SIGINT, press)
+    before = {each: signal.signal(each, note) for each in _SIGNALS}
     try:
-        yield pressed.is_set
+        yield number
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

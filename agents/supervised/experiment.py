@@ -6,45 +6,45 @@ can be killed at any moment and resumed; what comes out is the same bit for bit.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torchrl.data import TensorDictReplayBuffer
 
+from agents.objects import is_object, object_name
 from agents.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from agents.runs.events import EventLog
 from agents.runs.files import remove_partial_files
 from agents.runs.folder import RunFolder
-from agents.runs.interrupts import deferred_interrupt
+from agents.runs.interrupts import Interrupted, deferred_interrupt
 from agents.runs.machine import prepare_machine
-from agents.supervised.config import ExperimentConfig
-from agents.supervised.derpp import DERPlusPlusAgent
-from agents.supervised.memory import make_memory
-from agents.supervised.metrics import (
-    average_score,
-    backward_transfer,
-    class_variance,
-    forward_transfer,
+from agents.supervised.assembly import (
+    MemoryMaker,
+    NetworkSource,
+    make_agent,
+    make_env,
 )
-from agents.supervised.networks import FeatureNetwork, make_network
-from continual_envs import ClassificationStreamEnv, StreamEnv, make_stream
+from agents.supervised.callbacks import CALLBACKS, Callback
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.evaluation import Evaluator, Metric, named_metrics
+from agents.supervised.learner import Learner
+from agents.supervised.memory import make_memory
+from agents.supervised.results import describe_memory, summarize
+from agents.supervised.saved_run import save_run
+from continual_envs import StreamEnv
 
 __all__ = ["Experiment", "make_agent"]
 
-_EVALUATION_BATCH = 1000
 _WINDOW = 50  # steps of the recent reward
 
-#: Told of the step, the number of steps, the mean reward and the recent one.
-Progress = Callable[[int, int, float, float], None]
-#: Makes a memory from the settings, the number of classes and the network.
-MemoryMaker = Callable[
-    [ExperimentConfig, int | None, FeatureNetwork], TensorDictReplayBuffer | None
-]
+#: Told of the step, the number of steps (``None`` of a stream without an end), the mean
+#: reward and the recent one.
+Progress = Callable[[int, int | None, float, float], None]
 
 
 class Experiment:
@@ -54,17 +54,26 @@ class Experiment:
     :meth:`evaluate` before the first step and after each of :attr:`evaluation_steps`;
     then :meth:`result` tells what came out.
 
+    What is given beside the settings stands for the setting of the same name, which
+    then has its name only.
+
     Args:
         config: the settings.
         folder: where its files go; ``None`` to keep nothing.
         resume: whether to continue the run in the folder.
         make_memory: makes the memory; by default that of the settings.
+        env: the stream, in batches; by default that of the settings.
+        network: a module, or what makes one from the shape of an input and the number
+            of outputs.
+        learner: class of the learner.
+        metrics: of each task, by name, beside those of the settings.
+        callbacks: told of each step and each evaluation.
 
     Attributes:
         agent: the learner.
         env: the stream.
         step: steps so far.
-        num_steps: steps of the whole run.
+        num_steps: steps of the whole run, ``None`` of a stream without an end.
         observation: the batch that will be predicted next.
 
     Example:
@@ -90,33 +99,49 @@ class Experiment:
         *,
         resume: bool = False,
         make_memory: MemoryMaker = make_memory,
+        env: StreamEnv | None = None,
+        network: NetworkSource | None = None,
+        learner: Callable[..., Learner] | None = None,
+        metrics: Mapping[str, Metric] | Iterable[str | Metric] | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> None:
+        named = named_metrics(metrics)
+        if config.metrics is not None and metrics is None:
+            named = named_metrics(config.metrics.split(","))
+        config = _settings_of(
+            config, env, network, learner, [*named] if metrics else None
+        )
         if folder is not None:
             folder.check(config) if resume else folder.check_new()
         prepare_machine(config.device, config.threads)
         self.config = config
         self.folder = folder
-        self.env = make_stream(
-            config.env,
-            batch_size=config.batch_size,
-            epochs=config.epochs,
-            imbalance=config.imbalance,
-            validation=config.validation,
-            data_dir=config.data_dir,
+        self.env = make_env(config) if env is None else env
+        self.agent = make_agent(
+            config, self.env, make_memory, network=network, learner=learner
         )
-        self.agent = make_agent(config, self.env, make_memory)
         self.observation: NDArray[Any]
         self.observation, _ = self.env.reset(seed=config.seed)
-        self.num_steps = min(config.steps or self.env.num_steps, self.env.num_steps)
+        self.num_steps = _shorter(config.steps, self.env.num_steps)
         self.step = 0
+        self.is_over = False
+        self._evaluator = Evaluator(self.env, named)
+        self._callbacks = [*callbacks]
+        if config.callback is not None:
+            self._callbacks.append(CALLBACKS.get(config.callback)())
         self._rewards: list[float] = []
         self._reward_sum = 0.0
         self._scores: dict[int, list[float]] = {}  # of every task, by step
-        if folder is not None and not resume:
-            folder.create(config)
-        self._events = EventLog(folder, tensorboard=config.tensorboard)
-        if folder is not None and resume:
-            self._restore(folder)
+        self._metrics: dict[int, dict[str, list[float]]] = {}
+        logger = "tensorboard" if config.tensorboard else config.logger
+        self._events = EventLog(folder, logger=logger)
+        if folder is not None:
+            _check_savable(self.agent)
+            if resume:
+                folder.acquire()
+                self._restore(folder)
+            else:
+                folder.create(config)
         self._saved_at = time.monotonic()
 
     # -- running ----------------------------------------------------------------------
@@ -134,26 +159,38 @@ class Experiment:
             CheckpointError, RunError: if a file cannot be written; the run can be
                 resumed from the last checkpoint then.
             DivergenceError: if training diverges.
-            KeyboardInterrupt: after Ctrl-C, once the step is done and saved.
+            KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step is done and saved.
         """
+        if self.folder is None:
+            return self._run(progress)
+        self.folder.acquire()
+        try:
+            return self._run(progress)
+        finally:
+            self.folder.release()
+
+    def _run(self, progress: Progress | None) -> dict[str, Any]:
         if self.folder is not None and self.folder.is_finished:
+            self._events.send()  # what a kill kept from the logger
             result: dict[str, Any] = self.folder.read("result.json")
             return result
         if not self._scores:
             self.evaluate()
         with deferred_interrupt() as interrupted:
-            while self.step < self.num_steps:
+            while not self.is_over:
                 self.advance()
                 if self.step in self.evaluation_steps:
                     self.evaluate()
                 if progress is not None:
                     rewards = self.mean_reward, self.recent_reward
                     progress(self.step, self.num_steps, *rewards)
-                if interrupted():
+                if signal := interrupted():
                     self.save()
-                    raise KeyboardInterrupt
+                    raise Interrupted(signal)
                 if time.monotonic() - self._saved_at > self.config.checkpoint_every:
                     self.save()
+        if self.step not in self._scores:
+            self.evaluate()  # nobody knew that this would be the end
         result = self.result()
         if self.folder is not None:
             self._finish(self.folder, result)
@@ -170,12 +207,15 @@ class Experiment:
         """
         observation = self.observation
         prediction = self.agent.act(observation)
-        self.observation, reward, _, _, info = self.env.step(prediction)
+        self.observation, reward, ended, _, info = self.env.step(prediction)
         target = info["label"] if "label" in info else info["target"]
         self.agent.learn(observation, target, info.get("mask"))
         self._rewards.append(float(reward))
         self._reward_sum += float(reward)
         self.step += 1
+        self.is_over = ended or self.step == self.num_steps
+        for callback in self._callbacks:
+            callback.on_step(self, float(reward))
         return float(reward)
 
     @property
@@ -189,18 +229,25 @@ class Experiment:
         recent = self._rewards[-_WINDOW:]
         return math.fsum(recent) / len(recent)
 
-    @cached_property
+    @property
     def task_ends(self) -> list[int]:
         """The steps after which each task is over, as far as this run goes.
 
         A shortened run ends in the middle of a task: its end is the last of them.
         """
-        ends = [end for end in self.env.boundaries if end <= self.num_steps]
-        return ends if self.num_steps in ends else [*ends, self.num_steps]
+        last = self.step if self.num_steps is None else self.num_steps
+        ends = [end for end in self.env.boundaries if end <= last]
+        return ends if last in ends else [*ends, last]
 
     @cached_property
     def evaluation_steps(self) -> set[int]:
-        """The steps after which :meth:`run` evaluates: task ends and some between."""
+        """The steps after which :meth:`run` evaluates: task ends and some between.
+
+        A stream without an end has none; it is evaluated before the first step and
+        after the last.
+        """
+        if self.num_steps is None:
+            return set()
         count = min(self.config.evaluations, self.num_steps)
         between = np.linspace(0, self.num_steps, count + 1)
         return {*self.task_ends, *(int(step) for step in between[1:])}
@@ -218,42 +265,20 @@ class Experiment:
         """
         start = time.perf_counter()
         self.agent.check_finite()
-        scores = []
-        for part in self.env.evaluation_sets:
-            total = 0.0
-            for inputs, targets in part.batches(_EVALUATION_BATCH):
-                prediction = self.agent.predict(inputs)
-                if isinstance(self.env, ClassificationStreamEnv):
-                    total += float((prediction == targets).sum())
-                else:
-                    total -= float(np.square(prediction - targets).sum())
-            scores.append(total / len(part))
-        self._scores[self.step] = scores
+        scores, metrics = self._evaluator.evaluate(self.agent)
+        self._scores[self.step], self._metrics[self.step] = scores, metrics
         recent = self.recent_reward if self._rewards else None
         noted = {"scores": scores, "reward": recent}
         self._events.note("evaluation", noted, step=self.step)
-        described = self._describe_memory()
+        if metrics:
+            self._events.note("metrics", metrics, step=self.step)
+        described = describe_memory(self.agent.memory, self.env.dataset.num_classes)
         if described is not None:
             self._events.note("memory", described, step=self.step)
         self.agent.stopwatch.add("evaluation", start)
+        for callback in self._callbacks:
+            callback.on_evaluation(self, scores)
         return scores
-
-    def _describe_memory(self) -> dict[str, Any] | None:
-        memory = self.agent.memory
-        if memory is None:
-            return None
-        described: dict[str, Any] = {
-            "size": len(memory),
-            "reservoir_count": getattr(memory, "reservoir_count", memory.write_count),
-        }
-        classes = self.env.dataset.num_classes
-        if classes is not None:
-            counts = [0] * classes
-            if len(memory):
-                counts = memory[:]["target"].bincount(minlength=classes).tolist()
-            described["class_counts"] = counts
-            described["class_variance"] = class_variance(counts)
-        return described
 
     def result(self) -> dict[str, Any]:
         """What came out, once all of :attr:`task_ends` were evaluated.
@@ -261,41 +286,37 @@ class Experiment:
         Returns:
             Settings, scores and memory, as in ``result.json``.
         """
-        matrix = [self._scores[end] for end in self.task_ends]
-        whole = self.num_steps == self.env.num_steps
+        ends = self.task_ends
         classes = self.env.dataset.num_classes
-        return {
-            **{
-                name: value
-                for name, value in self.config.as_dict().items()
-                if name not in ("data_dir", "checkpoint_every", "tensorboard")
+        found = summarize(
+            [self._scores[end] for end in ends],
+            self._scores[0],
+            {
+                name: [self._metrics[end][name] for end in ends]
+                for name in self._evaluator.metrics
             },
+            whole=self.num_steps == self.env.num_steps,
+        )
+        return {
+            **self.config.what_matters(),
+            "stream": self.config.stream,
             "steps_done": self.step,
             "steps_of_stream": self.env.num_steps,
             "imbalanced_task": self.env.imbalanced_task,
-            "task_ends": self.task_ends,
+            "task_ends": ends,
             "metric": "accuracy" if classes is not None else "negative squared error",
-            "average": average_score(matrix),
-            "backward_transfer": backward_transfer(matrix) if whole else None,
-            "forward_transfer": (
-                forward_transfer(matrix, self._scores[0]) if whole else None
-            ),
             "prequential": float(np.mean(self._rewards)),
-            "first": self._scores[0],
-            "matrix": matrix,
-            "memory": self._describe_memory(),
+            **found,
+            "memory": describe_memory(self.agent.memory, classes),
         }
 
     def _finish(self, folder: RunFolder, result: dict[str, Any]) -> None:
         self._events.write()
         folder.write("timing.json", self.agent.stopwatch.seconds)
-        memory = self.agent.memory
-        if memory is not None and len(memory):
-            keys = ("observation", "target")
-            content = {key: memory[:][key].cpu() for key in keys}
-            save_checkpoint(folder.path / "memory.pt", content)
+        save_run(folder, self.agent, self.env.dataset)
         folder.write("result.json", result)
         folder.checkpoint.unlink(missing_ok=True)
+        self._events.send()
 
     # -- resuming ---------------------------------------------------------------------
 
@@ -308,14 +329,17 @@ class Experiment:
             self.folder.checkpoint,
             {
                 "step": self.step,
+                "over": self.is_over,
                 "env": self.env.state_dict(),
                 "agent": self.agent.state_dict(),
                 "rewards": self._rewards,
                 "scores": self._scores,
+                "metrics": self._metrics,
                 "written": self._events.size,
                 "seconds": self.agent.stopwatch.seconds,
             },
         )
+        self._events.send()
         self._saved_at = time.monotonic()
 
     def _restore(self, folder: RunFolder) -> None:
@@ -330,10 +354,11 @@ class Experiment:
         try:
             self.observation, _ = self.env.load_state_dict(state["env"])
             self.agent.load_state_dict(state["agent"])
-            self.step = state["step"]
+            self.step, self.is_over = state["step"], state["over"]
             self._rewards = state["rewards"]
             self._reward_sum = math.fsum(self._rewards)
             self._scores = state["scores"]
+            self._metrics = state["metrics"]
             written = state["written"]
             self.agent.stopwatch.seconds = state["seconds"]
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
@@ -345,35 +370,39 @@ class Experiment:
         self._events.rewind(written)
 
 
-def make_agent(
-    config: ExperimentConfig, env: StreamEnv, make_memory: MemoryMaker = make_memory
-) -> DERPlusPlusAgent:
-    """The learner of a run.
+def _settings_of(
+    config: ExperimentConfig,
+    env: StreamEnv | None,
+    network: NetworkSource | None,
+    learner: Callable[..., Learner] | None,
+    metrics: list[str] | None,
+) -> ExperimentConfig:
+    """Settings that name the objects that are used in place of them."""
+    changed: dict[str, Any] = {}
+    if env is not None:
+        if env.options.batch_size is None:
+            raise ValueError("env must show batches: give it a batch_size, got None")
+        if config.data is None or is_object(config.data):
+            changed["data"] = f"<{env.name}>"
+        for name in ("batch_size", "epochs", "imbalance", "validation"):
+            changed[name] = getattr(env.options, name)
+    for name, thing in (("network", network), ("learner", learner)):
+        if thing is not None:
+            changed[name] = object_name(thing)
+    if metrics:
+        changed["metrics"] = ",".join(f"<{name}>" for name in metrics)
+    return dataclasses.replace(config, **changed)
 
-    Args:
-        config: the settings.
-        env: the stream that it will learn from.
-        make_memory: makes its memory; by default that of the settings.
 
-    Returns:
-        The agent.
+def _check_savable(agent: Learner) -> None:
+    """Refuse what could be learned with, but not saved in the end."""
+    try:
+        agent.state_dict()
+    except TypeError as error:
+        raise ValueError(f"the run cannot be saved: {error}") from error
 
-    Raises:
-        ValueError: if the settings do not fit the stream.
-    """
-    config.check_dataset(env.dataset)
-    num_classes = env.dataset.num_classes
-    shape = env.dataset.input_shape
-    network = make_network(config.network, shape, num_classes or 1, config.seed)
-    return DERPlusPlusAgent(
-        network,
-        make_memory(config, num_classes, network),
-        num_classes=num_classes,
-        learning_rate=config.learning_rate,
-        alpha=config.alpha,
-        beta=config.beta,
-        replay_batch_size=config.replay_batch_size,
-        augmented=config.augmented,
-        device=config.torch_device,
-        seed=config.seed,
-    )
+
+def _shorter(steps: int | None, whole: int | None) -> int | None:
+    """The number of steps of a run; ``None`` if nobody knows."""
+    known = [each for each in (steps, whole) if each is not None]
+    return min(known) if known else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from agents.supervised.config import NO_REPLAY, ExperimentConfig
+from agents.supervised.checks import NO_REPLAY
+from agents.supervised.config import ExperimentConfig
 from agents.supervised.gradients import LossGradients
 from agents.supervised.networks import FeatureNetwork
 from agents.supervised.samplers import SubsetSampler
@@ -39,6 +40,7 @@ def make_memory(
             config.policy,
             config.capacity,
             sampler=SubsetSampler(),
+            fixed_features=network.fixed_features,
             device=device,
             generator=torch.Generator(device=device).manual_seed(config.seed),
             criterion=make_criterion(config.criterion, eta=config.eta),

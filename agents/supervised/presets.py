@@ -7,7 +7,8 @@ from typing import Any
 __all__ = ["PRESETS", "PRESET_OF_DATASET"]
 
 #: Settings of the paper's Table "Hyperparameters and Configurations"; where the table
-#: gives a grid, one choice of it. "digits" and "diabetes" are ours.
+#: gives a grid, one choice of it. "digits", "diabetes" and "own", for data of the
+#: user's, are ours.
 PRESETS: dict[str, dict[str, Any]] = {
     "mnist": {},
     "cifar10": {
@@ -41,6 +42,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "capacity": 50,
         "learning_rate": 0.03,
     },
+    "own": {"batch_size": 32, "replay_batch_size": 32},
 }
 
 #: The preset that goes with a data set.

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from agents.runs.checkpoint import load_checkpoint
 from agents.runs.folder import RunFolder
 from agents.runs.pictures import Pictures
+from agents.supervised.saved_run import stored_items
 from continual_envs.rendering import picture
 
 __all__ = ["draw_pictures", "format_result"]
@@ -38,12 +39,12 @@ def format_result(folder: RunFolder) -> str:
             return "-"
         return f"{100 * value:.2f} %" if accuracy else f"{value:.4f}"
 
+    whole = result["steps_done"] == result["steps_of_stream"]
     lines = [
-        f"{result['env']}, {result['policy']}, imbalance {result['imbalance']}, seed "
-        f"{result['seed']}: {result['steps_done']} steps"
+        f"{_title(result)}: {result['steps_done']} steps"
         + (
             ""
-            if result["steps_done"] == result["steps_of_stream"]
+            if whole or result["steps_of_stream"] is None
             else f" of {result['steps_of_stream']} (shortened)"
         ),
         "",
@@ -51,13 +52,18 @@ def format_result(folder: RunFolder) -> str:
         f"  prequential              {number(result['prequential'])}",
         f"  backward transfer        {number(result['backward_transfer'])}",
         f"  forward transfer         {number(result['forward_transfer'])}",
-        "",
-        f"  {result['metric']} of each task (columns) after each task (rows)",
     ]
-    lines += [
-        "    " + "  ".join(f"{100 * v:6.1f}" if accuracy else f"{v:8.4f}" for v in row)
-        for row in result["matrix"]
-    ]
+    # Runs of version 0.1 have no metrics of the user's.
+    for name, found in result.get("metrics", {}).items():
+        lines.append(f"  {name:<24} {found['average']:.4f}")
+    if result["average"] is not None:
+        what = f"{result['metric']} of each task (columns) after each task (rows)"
+        lines += ["", f"  {what}"]
+        lines += [
+            "    "
+            + "  ".join(f"{100 * v:6.1f}" if accuracy else f"{v:8.4f}" for v in row)
+            for row in result["matrix"]
+        ]
     memory = result["memory"]
     if memory is not None:
         lines += ["", f"  memory: {memory['size']} items"]
@@ -74,6 +80,15 @@ def format_result(folder: RunFolder) -> str:
     return "\n".join(lines)
 
 
+def _title(result: dict[str, Any]) -> str:
+    """What a run was, in a few words."""
+    what = result.get("stream", result["env"])  # the latter in version 0.1
+    return (
+        f"{what}, {result['policy']}, imbalance {result['imbalance']}, seed "
+        f"{result['seed']}"
+    )
+
+
 def draw_pictures(folder: RunFolder) -> list[Path]:
     """Draw a run's pictures into its folder.
 
@@ -87,10 +102,7 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
     pictures = Pictures(folder.path)
     events = list(folder.events("evaluation"))
     steps = [event["step"] for event in events]
-    title = (
-        f"{result['env']}, {result['policy']}, imbalance {result['imbalance']}, "
-        f"seed {result['seed']}"
-    )
+    title = _title(result)
     # Runs of earlier versions have none.
     ends = result.get("task_ends", [])[:-1]
 
@@ -101,11 +113,13 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
             axes.axvline(end, color="grey", linewidth=0.8, linestyle="--")
         return figure, axes
 
-    figure, axes = start(result["metric"])
-    for task, scores in enumerate(np.array([event["scores"] for event in events]).T):
-        axes.plot(steps, scores, label=f"task {task + 1}")
-    _legend(axes)
-    pictures.save(figure, "tasks")
+    scores_of_tasks = np.array([event["scores"] for event in events]).T
+    if len(scores_of_tasks):  # a live stream may have nothing to evaluate on
+        figure, axes = start(result["metric"])
+        for task, scores in enumerate(scores_of_tasks):
+            axes.plot(steps, scores, label=f"task {task + 1}")
+        _legend(axes)
+        pictures.save(figure, "tasks")
     memory = [event for event in folder.events("memory") if "class_counts" in event]
     if memory:
         figure, axes = start("items of each class in memory")
@@ -115,17 +129,26 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
         if len(counts) <= _MOST_COLORS:
             _legend(axes, stacked=True)
         pictures.save(figure, "memory_classes")
-    file = folder.path / "memory.pt"
-    if file.exists():
-        content = load_checkpoint(file, "Delete it to see all but the images")
-        images, order = content["observation"], content["target"].argsort()
-        if images.ndim == 4:
-            chosen = order[np.linspace(0, len(order) - 1, _MOST_IMAGES).astype(int)]
-            grid = picture(images[chosen.unique_consecutive()].numpy())
-            path = folder.path / "memory_images.png"
-            pictures.pyplot.imsave(path, grid)
-            pictures.paths.append(path)
+    items = stored_items(folder)
+    images = items.get("observation")
+    if images is not None and images.ndim == 4 and images.shape[1] in (1, 3):
+        targets = items["target"]
+        order = targets.argsort() if targets.ndim == 1 else np.arange(len(targets))
+        chosen = order[np.linspace(0, len(order) - 1, _MOST_IMAGES).astype(int)]
+        shown = _as_bytes(images[chosen.unique_consecutive()].numpy())
+        path = folder.path / "memory_images.png"
+        pictures.pyplot.imsave(path, picture(shown))
+        pictures.paths.append(path)
     return pictures.paths
+
+
+def _as_bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
+    """Images of bytes as they are, others from their least to their largest value."""
+    if images.dtype == np.uint8:
+        return images
+    low, high = images.min(), images.max()
+    scaled = 255 * (images - low) / max(high - low, 1e-12)
+    return scaled.round().astype(np.uint8)
 
 
 def _legend(axes: Any, *, stacked: bool = False) -> None:

@@ -14,12 +14,15 @@ import pytest
 import torch
 
 from agents.cli import main
+from agents.commands.features import FeatureSettings
 from agents.q_learning import DQNConfig
 from agents.q_learning.agent import DQNAgent
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.derpp import DERPlusPlusAgent
+from agents.supervised.learner import LEARNERS
+from agents.supervised.networks import NETWORKS
 from info_replay.registry import CRITERIA, POLICIES
-from tests.agents.supervised.helpers import outcome
+from tests.agents.supervised.helpers import file_names, outcome
 
 TRAIN = "train --env SplitDigits --policy rs --steps 6".split()
 #: A run of Q-learning of a fraction of a second.
@@ -57,7 +60,7 @@ def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("--criterion x", "criterion must be 'mic', .*got 'x'"),
         ("--env SplitMnist", "env must be one of SplitMNIST, .*got 'SplitMnist'"),
         ("--preset paper", "preset must be one of mnist, .*got 'paper'"),
-        ("--network vgg", "network must be 'fc', 'resnet18' .*got 'vgg'"),
+        ("--network vgg", "network must be 'fc', .*got 'vgg'"),
         ("--learning-rate -0.1", "learning_rate must be at least 0, got -0.1"),
         ("--beta nan", "beta must be a finite number, got nan"),
         ("--capacity 0", "capacity must be at least 1 .*, got 0"),
@@ -178,6 +181,7 @@ def help_of(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     [
         ("train", ExperimentConfig, "--preset --out --resume SplitMNIST cifar10 none"),
         ("dqn", DQNConfig, "--out ContinualCartPole module:ID prioritized"),
+        ("features", FeatureSettings, "--out DEFAULT"),
     ],
 )
 def test_help_names_every_option(
@@ -187,22 +191,37 @@ def test_help_names_every_option(
     for field in dataclasses.fields(settings):
         assert re.search(rf"--{field.name.replace('_', '-')}\b", text)
         assert field.metadata["help"].split(";")[0] in text
-    for name in [*others.split(), "module:Name"]:
+    for name in [*others.split(), "module:"]:
         assert name in text
 
 
-def test_help_tells_what_every_policy_and_criterion_does(
+def test_a_list_tells_what_every_policy_criterion_network_and_learner_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = help_of(["train"], capsys)
-    for name in (*POLICIES, *CRITERIA):
-        assert re.search(rf"\b{name} [A-Z]\w+ ", text)
+    assert main(["list", "policies", "criteria", "networks", "learners"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for name in (*POLICIES, *CRITERIA, *NETWORKS, *LEARNERS):
+        assert re.search(rf" {re.escape(name)} \w+", text)
     assert "rs Keeps a uniform sample of the stream" in text
     assert "InfoGS-RS included. reservoir=True." in text
 
 
 def test_help_names_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert {"train", "dqn", "show"} <= set(help_of([], capsys).split())
+    commands = {"train", "dqn", "features", "show", "list"}
+    assert commands <= set(help_of([], capsys).split())
+
+
+@pytest.mark.parametrize("names", ["policy", "criterion", "network", "learner"])
+def test_help_names_all_that_can_be_chosen(names: str) -> None:
+    registries: dict[str, Any] = {
+        "policy": POLICIES,
+        "criterion": CRITERIA,
+        "network": NETWORKS,
+        "learner": LEARNERS,
+    }
+    (field,) = [f for f in dataclasses.fields(ExperimentConfig) if f.name == names]
+    words = re.findall(r"[\w+-]+", field.metadata["help"])
+    assert set(registries[names]) <= set(words)
 
 
 # -- train ----------------------------------------------------------------------------
@@ -322,8 +341,10 @@ def test_options_reach_the_run_and_name_its_folder(
     monkeypatch.chdir(tmp_path)
     chosen = "--capacity 9 --no-augmented --eta 0.5 --preset mnist --seed 3".split()
     assert main([*TRAIN, *chosen]) == 0
-    path = tmp_path / "runs" / "SplitDigits-rs-r1-seed3" / "result.json"
-    result = json.loads(path.read_text())
+    (folder,) = (tmp_path / "runs").iterdir()
+    words = "SplitDigits-rs-r1-seed3-batch-size128-epochs1-replay-batch-size128"
+    assert folder.name == f"{words}-capacity9-eta0.5-steps6"
+    result = json.loads((folder / "result.json").read_text())
     assert (result["capacity"], result["augmented"], result["eta"]) == (9, False, 0.5)
     assert result["batch_size"] == 128
 
@@ -399,7 +420,7 @@ def test_q_learning_writes_its_folder_prints_a_table_and_can_be_shown(
         assert part in table
     for part in (str(out), "48/48", "returns"):
         assert part in captured.err
-    assert {path.name for path in out.iterdir()} == set(
+    assert file_names(out) == set(
         "config.json metrics.jsonl result.json timing.json versions.json".split()
     )
 
@@ -452,5 +473,6 @@ def test_a_run_of_q_learning_without_a_folder_is_named_after_its_settings(
     env = "continual_envs/ContinualCartPole-v0"
     policy = "info_replay:ReservoirWriter"
     assert main([*DQN, "--seed", "3", "--env", env, "--policy", policy]) == 0
-    name = "continual_envs-ContinualCartPole-v0-dqn-info_replay-ReservoirWriter-seed3"
-    assert (tmp_path / "runs" / name / "result.json").exists()
+    start = "continual_envs-ContinualCartPole-v0-dqn-info_replay-ReservoirWriter-seed3"
+    (folder,) = (tmp_path / "runs").glob(f"{start}*")
+    assert (folder / "result.json").exists()

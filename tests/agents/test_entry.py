@@ -19,6 +19,7 @@ from info_replay import EntropyReduction, ReservoirWriter
 class MyWriter(ReservoirWriter):
     def __init__(self, num_classes):
         super().__init__()
+        self.num_classes = num_classes
 
 class MyCriterion(EntropyReduction):
     pass
@@ -75,7 +76,7 @@ def test_a_policy_and_a_criterion_of_ones_own_are_found_in_the_current_folder(
     assert main() == 0
     # Last, so that nothing that is installed is hidden by what lies about there.
     assert sys.path[-1] == str(tmp_path)
-    folder = tmp_path / "runs" / f"SplitDigits-own-{name}-r1-seed0"
+    (folder,) = (tmp_path / "runs").glob(f"SplitDigits-own-{name}-r1-seed0*")
     result = json.loads((folder / "result.json").read_text())
     assert (result["policy"], result["criterion"]) == (f"own:{name}", criterion)
     assert result["memory"]["size"] == 50

@@ -52,6 +52,7 @@ def test_a_folder_with_other_files_may_be_used(tmp_path: Path) -> None:
         ("checkpoint_every", 5.0, False),
         ("data_dir", "/elsewhere", False),
         ("tensorboard", True, False),
+        ("logger", "csv", False),
         ("policy", "cbrs", True),
         ("criterion", "er", True),
         ("seed", 1, True),
@@ -133,9 +134,10 @@ def test_events_come_by_kind_and_in_order(folder: RunFolder) -> None:
 
 
 def test_without_a_folder_nothing_is_kept() -> None:
-    log = EventLog(None, tensorboard=True)
+    log = EventLog(None, logger="csv")
     log.note("evaluation", {"scores": [0.5]}, step=0)
     log.write()
+    log.send()
     log.rewind(0)
     assert log.size == 0
 

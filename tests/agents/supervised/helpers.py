@@ -129,6 +129,11 @@ def finish(config: ExperimentConfig, path: Path) -> dict[str, Any]:
     return Experiment(config, RunFolder(path)).run()
 
 
+def file_names(path: Path) -> set[str]:
+    """What is in the folder of a run, but for the lock."""
+    return {each.name for each in path.iterdir()} - {".lock"}
+
+
 def outcome(path: Path) -> tuple[bytes, bytes]:
     """The files of a run that must not depend on how it came to its end."""
     return (path / "result.json").read_bytes(), (path / "metrics.jsonl").read_bytes()

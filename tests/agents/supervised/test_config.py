@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from agents.supervised.config import PRESETS, ExperimentConfig
+from agents.supervised.networks import make_network
 from continual_envs import BENCHMARKS, load_dataset
 from info_replay.registry import POLICIES
 
@@ -65,7 +66,7 @@ def test_settings_survive_json() -> None:
     [
         ("env", ["SplitMnist"], "one of SplitMNIST, "),
         ("policy", ["reservoir"], "'rs', .* or 'module:Name'.*'none' for no replay"),
-        ("network", ["vgg"], "'fc', 'resnet18' or 'module:Name'"),
+        ("network", ["vgg"], "'fc', .*'resnet18'.* or 'module:Name'"),
         ("criterion", ["micc"], "'mic', .* or 'module:Name'.*did you mean 'mic'"),
         ("imbalance epochs", [0, 10**23], "at least 1 and at most 1000000"),
         ("batch_size replay_batch_size capacity", [0, 10**9], "1 and at most 10{8}"),
@@ -142,5 +143,7 @@ def test_the_best_device_there_is_is_chosen(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("name", ["batch_size", "replay_batch_size", "capacity"])
 def test_batch_normalization_needs_two_samples(name: str) -> None:
+    config = ExperimentConfig(network="resnet18", **{name: 1})
     with pytest.raises(ValueError, match=rf"{name} must be at least 2.*got 1"):
-        ExperimentConfig(network="resnet18", **{name: 1})
+        config.check_network(make_network("resnet18", (3, 32, 32), 10, seed=0))
+    config.check_network(make_network("fc", (3, 32, 32), 10, seed=0))

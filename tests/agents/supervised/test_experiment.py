@@ -19,9 +19,10 @@ from agents.supervised.metrics import (
     class_variance,
     forward_transfer,
 )
+from agents.supervised.saved_run import stored_items
 from continual_envs import StreamEnv
 from info_replay.registry import POLICIES
-from tests.agents.supervised.helpers import finish, outcome, small
+from tests.agents.supervised.helpers import file_names, finish, outcome, small
 
 
 def watch_rewards(env: StreamEnv) -> list[float]:
@@ -142,7 +143,7 @@ def test_the_memory_is_described_along_the_run(
     assert entered == sorted(entered)
     last = {k: v for k, v in events[-1].items() if k not in ("kind", "step")}
     assert folder.read("result.json")["memory"] == last
-    content = torch.load(folder.path / "memory.pt", weights_only=True)
+    content = stored_items(folder)
     counts = content["target"].bincount(minlength=10).tolist()
     assert counts == last["class_counts"]
     assert content["observation"].shape == (30, 1, 8, 8)
@@ -155,10 +156,9 @@ def test_the_time_is_told_apart_and_no_checkpoint_is_left(
     seconds = folder.read("timing.json")
     assert set(seconds) == {"learning", "memory", "evaluation"}
     assert all(spent > 0 for spent in seconds.values())
-    files = {path.name for path in folder.path.iterdir()}
-    assert files == set(
-        "config.json versions.json metrics.jsonl result.json timing.json "
-        "memory.pt".split()
+    assert file_names(folder.path) == set(
+        "config.json versions.json metrics.jsonl result.json timing.json memory.pt "
+        "network.pt".split()
     )
 
 

@@ -22,7 +22,7 @@ from agents.runs.folder import RunError, RunFolder
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.experiment import Experiment
 from tests.agents.runs.test_files import full
-from tests.agents.supervised.helpers import finish, outcome, small
+from tests.agents.supervised.helpers import file_names, finish, outcome, small
 
 REPOSITORY = Path(__file__).parents[3]
 #: A run that most tests here interrupt somewhere.
@@ -166,7 +166,7 @@ def test_a_run_goes_on_from_what_an_old_version_or_a_killed_process_left(
     change(folder)
     go_on(folder)
     assert outcome(folder.path) == whole
-    assert not [path for path in folder.path.iterdir() if path.name.startswith(".")]
+    assert not [name for name in file_names(folder.path) if name.startswith(".")]
 
 
 def test_a_finished_run_is_not_run_again(folder: RunFolder) -> None:

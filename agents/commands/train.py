@@ -1,0 +1,151 @@
+"""``info-replay train``: run a learner on a stream."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.commands.errors import WrongOption
+from agents.options import add_settings, chosen_settings, format_lists
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.presets import PRESETS
+
+if TYPE_CHECKING:
+    from agents.runs.folder import RunFolder
+    from agents.supervised.experiment import Experiment
+
+__all__ = ["DESCRIPTION", "HELP", "add_options", "run"]
+
+HELP = "run a learner on a stream, of a benchmark or of your own data"
+DESCRIPTION = """Run a learner on a stream: a benchmark (--env), or your own data
+(--data). Settings that are not given are those of the preset that goes with the data.
+The run's files go to a folder; a run that was interrupted goes on with --resume FOLDER,
+as if nothing had happened. 'info-replay list' tells more about streams, policies,
+criteria, networks and learners, those of other packages included."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.usage = "%(prog)s [OPTIONS]"
+    parser.epilog = format_lists(
+        {
+            "presets": {
+                name: ", ".join(f"{k}={v}" for k, v in values.items()) or "as above"
+                for name, values in PRESETS.items()
+            }
+        }
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="of the run (default: runs/ and a name made of the settings)",
+    )
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="FOLDER",
+        help="continue the run in the folder, with its settings",
+    )
+    parser.add_argument("--preset", metavar="NAME", help=f"one of {', '.join(PRESETS)}")
+    add_settings(parser, ExperimentConfig)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    from agents.runs.interrupts import Interrupted
+    from agents.supervised.experiment import Experiment
+    from agents.supervised.show import format_result
+
+    try:
+        config, folder = _settings(options)
+        experiment = Experiment(config, folder, resume=options.resume is not None)
+    except (ValueError, TypeError, OSError) as error:
+        raise WrongOption(str(error)) from error
+    print(f"run folder: {folder.path}", file=sys.stderr)
+    if not folder.is_finished and (changed := folder.changed_versions()):
+        print(
+            f"warning: {', '.join(changed)}; the run goes on, but what comes out may "
+            "differ from that of an uninterrupted one",
+            file=sys.stderr,
+        )
+    try:
+        _run_with_progress(experiment)
+    except Interrupted as interrupt:
+        print(
+            f"interrupted at step {experiment.step}; to go on: info-replay train "
+            f"--resume {folder.path}",
+            file=sys.stderr,
+        )
+        return 128 + interrupt.number
+    print(format_result(folder))
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> tuple[ExperimentConfig, RunFolder]:
+    """The settings of the run, and its folder."""
+    from agents.runs.folder import RunFolder, default_folder
+
+    chosen = chosen_settings(options, ExperimentConfig)
+    shown = chosen.get("data")
+    for name in ("data", "test"):
+        if name in chosen and Path(chosen[name]).exists():
+            # A run can be resumed from another folder than it was started in.
+            chosen[name] = os.path.abspath(chosen[name])
+    if options.resume is not None:
+        given = [path for path in (options.resume, options.out) if path]
+        if len({os.path.abspath(path) for path in given}) > 1:
+            raise ValueError(
+                f"--resume and --out must be the same folder, got {' and '.join(given)}"
+            )
+        if given:
+            return _resumed(RunFolder(given[0]), options.preset, chosen)
+    env = chosen.pop("env", None)
+    config = ExperimentConfig.preset(env, options.preset, **chosen)
+    if options.out is not None:
+        return config, RunFolder(options.out)
+    usual = ExperimentConfig.preset(config.env, data=config.data)
+    named = {
+        "policy": config.policy,
+        "imbalance": f"r{config.imbalance}",
+        "seed": f"seed{config.seed}",
+    }
+    stream = config.env if shown is None else os.path.splitext(shown)[0].strip("./")
+    key = "env" if shown is None else "data"
+    place = default_folder(config, usual, {key: stream or "data", **named})
+    return config, RunFolder(place)
+
+
+def _resumed(
+    folder: RunFolder, preset: str | None, chosen: dict[str, Any]
+) -> tuple[ExperimentConfig, RunFolder]:
+    """The settings of a run that goes on; those given again must be the same."""
+    saved = folder.config(ExperimentConfig).as_dict()
+    again = {**(PRESETS.get(preset, {}) if preset else {}), **chosen}
+    return ExperimentConfig(**{**saved, **again}), folder
+
+
+def _run_with_progress(experiment: Experiment) -> None:
+    from tqdm import tqdm
+
+    config = experiment.config
+    regression = experiment.env.dataset.num_classes is None
+    name = "score" if regression else "accuracy"
+    with tqdm(
+        total=experiment.num_steps,
+        initial=experiment.step,
+        desc=f"{config.stream} {config.policy}",
+        unit="step",
+    ) as bar:
+
+        def progress(
+            step: int, steps: int | None, so_far: float, recent: float
+        ) -> None:
+            text = f"{name} so far {so_far:.3f}, recent {recent:.3f}"
+            bar.set_postfix_str(text, refresh=False)
+            bar.update(step - bar.n)
+
+        experiment.run(progress)

@@ -1,0 +1,127 @@
+"""How good a learner is on every task, by any metric: :class:`Evaluator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.objects import is_object, object_name
+from agents.supervised.learner import Learner
+from continual_envs import StreamEnv
+from info_replay.registry import Registry
+
+__all__ = ["METRICS", "Evaluator", "Metric", "named_metrics"]
+
+_BATCH = 1000
+
+#: Gives a number for the targets and the predictions of a task, in this order, as those
+#: of scikit-learn do.
+Metric = Callable[[NDArray[Any], NDArray[Any]], float]
+#: Metrics by name; ``"module:function"`` finds any.
+METRICS: Registry[Metric] = Registry("metric", "info_replay.metrics")
+
+
+def named_metrics(
+    metrics: Mapping[str, Metric] | Iterable[str | Metric] | None,
+) -> dict[str, Metric]:
+    """Metrics by the names that results have them under.
+
+    Args:
+        metrics: by name, or functions and names such as ``"sklearn.metrics:r2_score"``,
+            which are called by the last part of their names.
+
+    Raises:
+        ValueError: if there is no such metric, or two have one name.
+
+    Example:
+        >>> list(named_metrics(["sklearn.metrics:r2_score"]))
+        ['r2_score']
+    """
+    if isinstance(metrics, Mapping):
+        return dict(metrics)
+    found: dict[str, Metric] = {}
+    for metric in metrics or ():
+        if isinstance(metric, str) and is_object(metric):
+            raise ValueError(
+                f"metric {metric} was an object in Python: give it again there, as in "
+                "train(..., metrics=...)"
+            )
+        name = object_name(metric).strip("<>")
+        name = name.rpartition(":")[2].rpartition(".")[2]
+        if name in found:
+            raise ValueError(
+                f"metrics must have names of their own, got {name!r} twice"
+            )
+        found[name] = METRICS.get(metric) if isinstance(metric, str) else metric
+    return found
+
+
+class Evaluator:
+    """Scores a learner on every task of a stream.
+
+    Args:
+        env: the stream, whose evaluation sets are used.
+        metrics: of the user's, by name.
+
+    Example:
+        >>> from agents.supervised.config import ExperimentConfig
+        >>> from agents.supervised.experiment import Experiment
+        >>> run = Experiment(ExperimentConfig.preset("SplitDigits", policy="rs"))
+        >>> def share_of_first_class(targets, predictions):
+        ...     return (predictions == targets.min()).mean()
+        >>> metrics = named_metrics([share_of_first_class])
+        >>> scores, others = Evaluator(run.env, metrics).evaluate(run.agent)
+        >>> len(scores), {name: len(found) for name, found in others.items()}
+        (5, {'share_of_first_class': 5})
+    """
+
+    def __init__(self, env: StreamEnv, metrics: Mapping[str, Metric]) -> None:
+        self.env = env
+        self.metrics = dict(metrics)
+
+    def evaluate(self, agent: Learner) -> tuple[list[float], dict[str, list[float]]]:
+        """Score every task as things are.
+
+        Args:
+            agent: the learner.
+
+        Returns:
+            The score of each task, accuracy or negative squared error, and that of each
+            metric.
+
+        Raises:
+            ValueError: if a metric gives something that is not a finite number.
+        """
+        scores: list[float] = []
+        others: dict[str, list[float]] = {name: [] for name in self.metrics}
+        for part in self.env.evaluation_sets:
+            total = 0.0
+            seen: list[tuple[NDArray[Any], NDArray[Any]]] = []
+            for inputs, targets in part.batches(_BATCH):
+                prediction = agent.predict(inputs)
+                if self.env.dataset.num_classes is not None:
+                    total += float((prediction == targets).sum())
+                else:
+                    error = np.square(prediction - targets)
+                    total -= float(error.sum()) / (error.size // len(targets))
+                if self.metrics:
+                    seen.append((targets, prediction))
+            scores.append(total / len(part))
+            if self.metrics:
+                known, predicted = map(np.concatenate, zip(*seen, strict=True))
+                for name, metric in self.metrics.items():
+                    others[name].append(_number(name, metric(known, predicted)))
+        return scores, others
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise ValueError(f"metric {name!r} must give a finite number, got {value!r}")
+    return number

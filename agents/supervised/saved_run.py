@@ -1,0 +1,217 @@
+"""What a finished run leaves to use: its network and its memory, :func:`load_run`.
+
+Both files hold plain values and tensors only; reading them runs no code from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from agents.objects import is_object
+from agents.runs.checkpoint import load_checkpoint, save_checkpoint
+from agents.runs.folder import RunFolder
+from agents.supervised.assembly import NetworkSource
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.inputs import scale
+from agents.supervised.learner import Learner
+from agents.supervised.memory import make_memory
+from agents.supervised.networks import FeatureNetwork, make_network
+from continual_envs import Dataset, Standardization
+from continual_envs.datasets.standardization import Scale
+from info_replay import SelectiveReplayBuffer
+
+__all__ = ["SavedRun", "load_run", "save_run", "stored_items"]
+
+_NETWORK, _MEMORY = "network.pt", "memory.pt"
+_ADVICE = "Run it again to have it anew"
+_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A finished run, read by :func:`load_run`.
+
+    Attributes:
+        config: its settings.
+        result: what came out, as in ``result.json``.
+        network: with the weights at the end, in evaluation mode.
+        memory: as it was at the end; ``None`` if there was none, or one that was not
+            made from the settings.
+        input_shape: of one input.
+        num_classes: number of classes, ``None`` if numbers are predicted.
+        standardization: of the data set's numbers, ``None`` if they are as they were.
+    """
+
+    config: ExperimentConfig
+    result: dict[str, Any]
+    network: FeatureNetwork
+    memory: SelectiveReplayBuffer | None
+    input_shape: tuple[int, ...]
+    num_classes: int | None
+    standardization: Standardization | None
+
+    @torch.no_grad()
+    def predict(self, inputs: ArrayLike) -> NDArray[Any]:
+        """The network's predictions.
+
+        Args:
+            inputs: shape ``(n, *input_shape)``, in the units of the data set.
+
+        Returns:
+            Classes, or numbers in the units of the data set's targets.
+
+        Raises:
+            ValueError: if the inputs have another shape.
+        """
+        given = np.asarray(inputs)
+        if given.shape[1:] != self.input_shape:
+            shape = ", ".join(["n", *map(str, self.input_shape)])
+            raise ValueError(f"inputs must have the shape ({shape}), got {given.shape}")
+        if self.standardization is not None:
+            given = self.standardization.inputs(given)
+        parts = [
+            self.network(scale(torch.from_numpy(given[start : start + _BATCH])))[1]
+            for start in range(0, len(given), _BATCH)
+        ]
+        outputs = torch.cat(parts) if parts else torch.empty(0, 1)
+        if self.num_classes is not None:
+            return outputs.argmax(1).numpy()
+        numbers = outputs.numpy()
+        if self.standardization is not None:
+            numbers = self.standardization.restore(numbers)
+        return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+
+
+def save_run(folder: RunFolder, agent: Learner, dataset: Dataset) -> None:
+    """Write what :func:`load_run` reads.
+
+    Args:
+        folder: of the run.
+        agent: the learner at the end.
+        dataset: that it learned from.
+
+    Raises:
+        CheckpointError: if a file cannot be written.
+    """
+    content = {
+        "weights": agent.network.state_dict(),
+        "input_shape": list(dataset.input_shape),
+        "num_classes": dataset.num_classes,
+        "num_outputs": dataset.num_outputs,
+        "standardization": _numbers_of(dataset.standardization),
+    }
+    save_checkpoint(folder.path / _NETWORK, content)
+    if agent.memory is not None and len(agent.memory):
+        state = agent.memory.state_dict()
+        save_checkpoint(folder.path / _MEMORY, {"state": state})
+
+
+def load_run(folder: str | Path, *, network: NetworkSource | None = None) -> SavedRun:
+    """Read a finished run, for predictions or to go on with its memory.
+
+    Args:
+        folder: of the run.
+        network: as the run was given it, where it was an object in Python.
+
+    Returns:
+        The run, on the CPU.
+
+    Raises:
+        RunError: if it is not finished.
+        CheckpointError: if a file is missing or damaged.
+        ValueError: if the network is needed and not given.
+
+    Example:
+        >>> import tempfile
+        >>> from agents import train
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = train("SplitDigits", policy="infors", steps=20, folder=folder)
+        >>> run = load_run(folder)
+        >>> run.predict(run.memory[:]["observation"]).shape, len(run.memory)
+        ((50,), 50)
+    """
+    place = RunFolder(folder)
+    result = place.read("result.json")
+    config = place.config(ExperimentConfig)
+    saved = load_checkpoint(place.path / _NETWORK, _ADVICE)
+    if network is None and is_object(config.network):
+        raise ValueError(
+            f"the network {config.network} of {folder} was an object in Python: give "
+            "it again, load_run(folder, network=...)"
+        )
+    shape = tuple(saved["input_shape"])
+    made = make_network(
+        config.network if network is None else network,
+        shape,
+        saved["num_outputs"],
+        config.seed,
+        config.feature,
+    )
+    made.load_state_dict(saved["weights"])
+    memory = None
+    if (place.path / _MEMORY).exists() and not is_object(config.policy):
+        memory = make_memory(config, saved["num_classes"], made)
+        content = load_checkpoint(place.path / _MEMORY, _ADVICE)
+        if memory is not None:
+            memory.load_state_dict(content["state"])
+    return SavedRun(
+        config,
+        result,
+        made.eval(),
+        memory,
+        shape,
+        saved["num_classes"],
+        _standardization_of(saved["standardization"]),
+    )
+
+
+def _numbers_of(given: Standardization | None) -> dict[str, Any] | None:
+    """A standardization as tensors."""
+    if given is None:
+        return None
+    return {
+        name: part and {key: torch.as_tensor(value) for key, value in part.items()}
+        for name, part in asdict(given).items()
+    }
+
+
+def _standardization_of(saved: dict[str, Any] | None) -> Standardization | None:
+    """A standardization from tensors."""
+    if saved is None:
+        return None
+    return Standardization(
+        **{
+            name: part and Scale(**{key: v.numpy() for key, v in part.items()})
+            for name, part in saved.items()
+        }
+    )
+
+
+def stored_items(folder: RunFolder) -> dict[str, Tensor]:
+    """The entries of the items in a finished run's memory, none if there is none.
+
+    Args:
+        folder: of the run.
+
+    Raises:
+        CheckpointError: if the file is damaged.
+    """
+    path = folder.path / _MEMORY
+    if not path.exists():
+        return {}
+    content = load_checkpoint(path, "Delete it to see all but the images")
+    if "state" not in content:  # of a run of version 0.1
+        return content
+    storage = content["state"]["_storage"]
+    return {
+        name: entry[: storage["_len"]]
+        for name, entry in storage["_storage"].items()
+        if isinstance(entry, Tensor)
+    }
