@@ -1,4 +1,4 @@
-"""The benchmarks by name: which data set, cut into which tasks.
+"""The benchmarks by name: a data set and options of its stream.
 
 :data:`BENCHMARKS` is the whole table; the registered ids are ``continual_envs/`` + name
 + ``-v0``.
@@ -6,52 +6,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-
-import numpy as np
-
-from continual_envs.datasets import Dataset
-from continual_envs.tasks import Task, permute_pixels, split_by_input, split_by_label
+from types import MappingProxyType
+from typing import Any
 
 __all__ = ["BENCHMARKS", "Benchmark"]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A data set and how it is cut into tasks.
+    """A data set and how its stream is made.
 
     Args:
         dataset: name of the data set.
-        make_tasks: cuts it; a drifting stream has one task with all samples.
-        drifts: whether class frequencies drift instead of changing at boundaries.
+        options: of :func:`~continual_envs.make_stream`, which a user may override.
     """
 
     dataset: str
-    make_tasks: Callable[[Dataset], list[Task]]
-    drifts: bool = False
+    options: Mapping[str, Any]
+
+    @property
+    def drifts(self) -> bool:
+        """Whether class frequencies drift instead of changing at boundaries."""
+        return bool(self.options["cut"] == "drift")
 
 
-def _everything(dataset: Dataset) -> list[Task]:
-    return [Task(np.arange(len(dataset.train)), np.arange(len(dataset.test)))]
+def _benchmark(dataset: str, **options: Any) -> Benchmark:
+    return Benchmark(dataset, MappingProxyType(options))
 
 
 _AGE = 0  # scikit-learn's first column of the diabetes data
 
 BENCHMARKS = {
-    "SplitMNIST": Benchmark("MNIST", partial(split_by_label, num_tasks=5)),
-    "PermutedMNIST": Benchmark("MNIST", partial(permute_pixels, num_tasks=20)),
-    "SplitCIFAR10": Benchmark("CIFAR10", partial(split_by_label, num_tasks=5)),
-    "SplitMiniImageNet": Benchmark(
-        "MiniImageNet", partial(split_by_label, num_tasks=10)
-    ),
-    "SplitDigits": Benchmark("Digits", partial(split_by_label, num_tasks=5)),
-    "PermutedDigits": Benchmark("Digits", partial(permute_pixels, num_tasks=20)),
-    "DriftMNIST": Benchmark("MNIST", _everything, drifts=True),
-    "DriftCIFAR10": Benchmark("CIFAR10", _everything, drifts=True),
-    "DriftDigits": Benchmark("Digits", _everything, drifts=True),
-    "SplitDiabetes": Benchmark(
-        "Diabetes", partial(split_by_input, num_tasks=5, column=_AGE)
-    ),
+    "SplitMNIST": _benchmark("MNIST", cut="label", tasks=5),
+    "PermutedMNIST": _benchmark("MNIST", cut="permuted", tasks=20),
+    "SplitCIFAR10": _benchmark("CIFAR10", cut="label", tasks=5),
+    "SplitMiniImageNet": _benchmark("MiniImageNet", cut="label", tasks=10),
+    "SplitDigits": _benchmark("Digits", cut="label", tasks=5),
+    "PermutedDigits": _benchmark("Digits", cut="permuted", tasks=20),
+    "DriftMNIST": _benchmark("MNIST", cut="drift"),
+    "DriftCIFAR10": _benchmark("CIFAR10", cut="drift"),
+    "DriftDigits": _benchmark("Digits", cut="drift"),
+    "SplitDiabetes": _benchmark("Diabetes", cut="column", tasks=5, column=_AGE),
 }

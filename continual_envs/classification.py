@@ -14,7 +14,7 @@ __all__ = ["ClassificationStreamEnv"]
 
 
 class ClassificationStreamEnv(StreamEnv):
-    """A stream of images to classify; the reward is the accuracy on the batch.
+    """A stream of samples to classify; the reward is the accuracy on the batch.
 
     ``info["label"]`` has the labels of the batch that was predicted, -1 for padding and
     after a reset.

@@ -15,7 +15,7 @@ from continual_envs.cartpole import (
     Observation,
     make_variants,
 )
-from continual_envs.options import is_whole
+from continual_envs.checks import is_whole
 
 __all__ = ["MAX_EPISODE_STEPS", "TaskSequenceEnv"]
 

@@ -16,19 +16,17 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from continual_envs.benchmarks import Benchmark
-from continual_envs.datasets import load_dataset
+from continual_envs.datasets import Dataset
 from continual_envs.evaluation import EvaluationSet
 from continual_envs.options import StreamOptions
-from continual_envs.rendering import picture
-from continual_envs.streams import DriftStream, Segment, Stream, TaskStream, generator
+from continual_envs.rendering import gray_levels, picture
+from continual_envs.source import Batch, Source
+from continual_envs.tasks import Task
 
-__all__ = ["StreamEnv"]
+__all__ = ["StreamEnv", "value_range"]
 
 Observation = NDArray[Any]
 Info = dict[str, Any]
-
-_HOLD_OUT = 2  # purpose of random numbers, beside those of the streams
 
 
 class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
@@ -42,8 +40,8 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
     :attr:`evaluation_sets` and :attr:`imbalanced_task`.
 
     Args:
-        name: of the benchmark, for messages.
-        benchmark: the data set and its tasks.
+        name: of the stream, for messages.
+        source: where the batches come from.
         options: the user's choices.
         render_mode: ``"rgb_array"`` for :meth:`render`.
     """
@@ -53,7 +51,7 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
     def __init__(
         self,
         name: str,
-        benchmark: Benchmark,
+        source: Source,
         options: StreamOptions,
         render_mode: str | None = None,
     ) -> None:
@@ -64,44 +62,37 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         self.name = name
         self.options = options
         self.render_mode = render_mode
-        self.dataset = load_dataset(benchmark.dataset, options.data_dir)
-        self.tasks = benchmark.make_tasks(self.dataset)
-        self._drifts = benchmark.drifts
-        # What may come more often than the rest: a task, or a class that drifts by.
-        self._num_groups = len(self.tasks)
-        if self._drifts:
-            assert self.dataset.num_classes is not None
-            self._num_groups = self.dataset.num_classes
-        chosen = options.imbalanced_task
-        if chosen is not None and not 0 <= chosen < self._num_groups:
-            raise ValueError(
-                f"imbalanced_task must be from 0 to {self._num_groups - 1}, got "
-                f"{chosen}"
-            )
+        self._source = source
         self._batch_shape = () if options.batch_size is None else (options.batch_size,)
         self._step_size = options.batch_size or 1
         self.observation_space = self._make_observation_space()
         self.action_space = self._make_action_space()
-        self._stream: Stream | None = None
-        self._seed = -1
-        self._held_out = np.empty(0, dtype=np.int64)
+        self._seed: int | None = None
         self._position = 0
-        self._segments: list[Segment] = []
-        self._targets = self.dataset.train.targets[:0]  # of the batch that is shown
+        self._batch = self._nothing()  # what is shown
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data; a live stream has no training part."""
+        return self._source.dataset
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks, none of a live stream."""
+        return self._source.tasks
 
     # -- spaces, scores and infos -----------------------------------------------------
 
     def _make_observation_space(self) -> spaces.Box:
         shape = (*self._batch_shape, *self.dataset.input_shape)
-        inputs = self.dataset.train.inputs
-        if inputs.dtype == np.uint8:
+        train, test = self.dataset.train.inputs, self.dataset.test.inputs
+        if train.dtype == np.uint8:
             return spaces.Box(0, 255, shape, np.uint8)
-        both = np.concatenate([inputs, self.dataset.test.inputs])
-        low, high = both.min(0), both.max(0)
+        low, high = value_range(train, test)
         return spaces.Box(
             np.broadcast_to(np.minimum(low, 0), shape).copy(),
             np.broadcast_to(np.maximum(high, 0), shape).copy(),
-            dtype=inputs.dtype.type,
+            dtype=train.dtype.type,
         )
 
     @abc.abstractmethod
@@ -122,20 +113,26 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
 
     def _padded(self, values: NDArray[Any], fill: Any) -> NDArray[Any]:
         """Values of samples in the batch's shape, filled up."""
+        shape = values.shape[1:]
         if len(values) < self._step_size:
-            padded = np.full(self._step_size, fill, dtype=values.dtype)
+            padded = np.full((self._step_size, *shape), fill, dtype=values.dtype)
             padded[: len(values)] = values
             values = padded
-        return values.reshape(self._batch_shape)
+        return values.reshape(self._batch_shape + shape)
 
-    def _told(self, segments: list[Segment], targets: NDArray[Any]) -> Info:
+    def _told(self, batch: Batch) -> Info:
         """The info of samples that were predicted."""
-        info = self._info(targets)
+        info = self._info(batch.targets)
         if self.options.expose_task_id:
-            tasks = [np.full(len(samples), task) for task, samples in segments]
-            known = np.concatenate(tasks) if tasks else np.empty(0, dtype=np.int64)
+            known = np.empty(len(batch.targets), dtype=np.int64)
+            known[:] = batch.tasks
             info["task_id"] = self._padded(known, -1)
         return info
+
+    def _nothing(self) -> Batch:
+        """A batch without samples."""
+        train = self.dataset.train
+        return Batch(train.inputs[:0], train.targets[:0], 0)
 
     # -- gymnasium's interface --------------------------------------------------------
 
@@ -157,9 +154,10 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         super().reset(seed=seed)
         if seed is None:
             seed = int(self.np_random.integers(2**31))
+        self._source.start(int(seed))
         self._seed, self._position = int(seed), 0
-        self._held_out, self._stream = self._derive(int(seed))
-        return self._show(), self._told([], self._targets[:0])
+        self._batch = self._source.read(0, self._step_size)
+        return self._observation(), self._told(self._nothing())
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         """Score predictions, tell the targets, show the next batch.
@@ -171,18 +169,22 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
             The next batch, the score, whether the stream is over, ``False``, and the
             targets of the batch that was predicted.
         """
-        stream = self._started()
-        if self._position >= len(stream):
+        self._check_started()
+        predicted = self._batch
+        count = len(predicted.targets)
+        if not count:
             raise gymnasium.error.ResetNeeded(
                 "the stream is over: call reset() to start it again"
             )
-        prediction = self._check_prediction(action).reshape(-1)
-        targets = self._targets
-        reward = self._reward(prediction[: len(targets)], targets)
-        info = self._told(self._segments, targets)
+        prediction = self._check_prediction(action)
+        if not self._batch_shape:
+            prediction = prediction[None]
+        reward = self._reward(prediction[:count], predicted.targets)
+        following = self._source.read(self._position + self._step_size, self._step_size)
         self._position += self._step_size
-        observation = self._show()
-        return observation, reward, self._position >= len(stream), False, info
+        self._batch = following
+        is_over = not len(following.targets)
+        return self._observation(), reward, is_over, False, self._told(predicted)
 
     def render(self) -> NDArray[np.uint8] | None:
         """The current batch as one picture, shape ``(height, width, 3)``."""
@@ -191,68 +193,29 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
                 "render() needs render_mode='rgb_array' when the environment is made"
             )
             return None
-        self._started()
-        batch = self._filled(self._gather(self._segments))
-        if batch.dtype != np.uint8:
-            space = self.observation_space
-            assert isinstance(space, spaces.Box)
-            low = space.low.reshape(-1, batch.shape[1])[0]
-            high = space.high.reshape(-1, batch.shape[1])[0]
-            grey = 255 * (batch - low) / (high - low)
-            batch = grey.round().astype(np.uint8)[None, None]
-        return picture(batch)
+        self._check_started()
+        batch = self._filled(self._batch.inputs)
+        space = self.observation_space
+        assert isinstance(space, spaces.Box)
+        of_one = len(self._batch_shape) * (0,)
+        low, high = space.low[of_one], space.high[of_one]
+        if not len(self.dataset.train):  # a live stream: nobody knows its range
+            low, high = value_range(batch, batch)
+        return picture(gray_levels(batch, low, high))
 
     # -- the stream -------------------------------------------------------------------
 
-    def _started(self) -> Stream:
-        if self._stream is None:
+    def _check_started(self) -> None:
+        if self._seed is None:
             raise gymnasium.error.ResetNeeded(
                 "there is no stream yet: call reset() first"
             )
-        return self._stream
 
-    def _derive(self, seed: int) -> tuple[NDArray[np.int64], Stream]:
-        """What depends on the seed: the samples held out, and the stream."""
-        train = np.arange(len(self.dataset.train))
-        held_out = self._hold_out(seed) if self.options.validation else train[:0]
-        repeats = [self.options.epochs] * self._num_groups
-        repeats[self._imbalanced(seed)] *= self.options.imbalance
-        if self._drifts:
-            kept = np.setdiff1d(train, held_out, assume_unique=True)
-            labels = self.dataset.train.targets[kept]
-            width = self.options.width
-            return held_out, DriftStream(kept, labels, repeats, seed, width)
-        tasks = [task.train for task in self.tasks]
-        if len(held_out):
-            tasks = [np.setdiff1d(samples, held_out) for samples in tasks]
-        return held_out, TaskStream(tasks, repeats, seed)
-
-    def _imbalanced(self, seed: int) -> int:
-        chosen = self.options.imbalanced_task
-        return seed % self._num_groups if chosen is None else chosen
-
-    def _hold_out(self, seed: int) -> NDArray[np.int64]:
-        """A tenth of the training samples of each class, or of each task."""
-        if self.dataset.num_classes is None:
-            groups = [task.train for task in self.tasks]
-        else:
-            labels = self.dataset.train.targets
-            groups = [
-                np.flatnonzero(labels == label)
-                for label in range(self.dataset.num_classes)
-            ]
-        random = generator(seed, _HOLD_OUT)
-        return np.concatenate(
-            [random.permutation(group)[: round(len(group) / 10)] for group in groups]
-        )
-
-    def _show(self) -> Observation:
-        """The batch at the current position, zero after the last one."""
-        stream = self._started()
-        stop = min(self._position + self._step_size, len(stream))
-        self._segments = stream.take(self._position, stop)
-        self._targets = self._gather_targets(self._segments)
-        batch = self._filled(self._gather(self._segments))
+    def _observation(self) -> Observation:
+        """The current batch, zero after the last one."""
+        batch = self._filled(self._batch.inputs)
+        if self.render_mode is not None and batch is self._batch.inputs:
+            batch = batch.copy()  # a learner may write into it before it is rendered
         return batch.reshape(*self._batch_shape, *self.dataset.input_shape)
 
     def _filled(self, batch: Observation) -> Observation:
@@ -263,68 +226,39 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         padded[: len(batch)] = batch
         return padded
 
-    def _gather(self, segments: list[Segment]) -> Observation:
-        """Inputs of samples as their tasks show them, a copy."""
-        inputs = self.dataset.train.inputs
-        parts = [
-            self.tasks[task].show(inputs.take(samples, axis=0))
-            for task, samples in segments
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate([inputs[:0], *parts])
-
-    def _gather_targets(self, segments: list[Segment]) -> NDArray[Any]:
-        targets = self.dataset.train.targets
-        parts = [targets.take(samples) for _, samples in segments]
-        return parts[0] if len(parts) == 1 else np.concatenate([targets[:0], *parts])
-
     # -- for the evaluator ------------------------------------------------------------
 
     @property
-    def imbalanced_task(self) -> int:
+    def imbalanced_task(self) -> int | None:
         """The task, or the class that drifts by, that comes more often."""
         if self.options.imbalanced_task is None:
-            self._started()
-        return self._imbalanced(self._seed)
+            self._check_started()
+        return self._source.imbalanced_task
 
     @property
-    def num_steps(self) -> int:
-        """Number of steps until the stream is over."""
-        return math.ceil(len(self._started()) / self._step_size)
+    def num_steps(self) -> int | None:
+        """Number of steps until the stream is over, ``None`` if nobody knows."""
+        self._check_started()
+        length = self._source.length
+        return None if length is None else math.ceil(length / self._step_size)
 
     @property
     def boundaries(self) -> list[int]:
         """Number of steps after which each task has been seen whole."""
-        stream = self._started()
-        return [math.ceil(end / self._step_size) for end in stream.boundaries]
+        self._check_started()
+        return [math.ceil(end / self._step_size) for end in self._source.boundaries]
 
     @property
     def evaluation_sets(self) -> list[EvaluationSet]:
         """What to judge a learner by, for each task: test data or those held out."""
-        if not self.options.validation:
-            test = self.dataset.test
-            return [EvaluationSet(test, task.test, task) for task in self.tasks]
-        self._started()
-        return [
-            EvaluationSet(
-                self.dataset.train, np.intersect1d(task.train, self._held_out), task
-            )
-            for task in self.tasks
-        ]
+        if self.options.validation:
+            self._check_started()
+        return self._source.evaluation_sets
 
     # -- resuming ---------------------------------------------------------------------
 
     def _identity(self) -> dict[str, Any]:
-        options = self.options
-        return {
-            "name": self.name,
-            "samples": len(self.dataset.train),
-            "batch_size": options.batch_size,
-            "epochs": options.epochs,
-            "imbalance": options.imbalance,
-            "imbalanced_task": options.imbalanced_task,
-            "validation": options.validation,
-            "width": options.width,
-        }
+        return {"name": self.name, **self._source.identity()}
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream is, as plain values that JSON can hold.
@@ -332,9 +266,10 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         Returns:
             The state, for :meth:`load_state_dict`.
         """
-        self._started()
+        self._check_started()
         return {
             **self._identity(),
+            **self._source.state(self._position),
             "seed": self._seed,
             "position": self._position,
             "np_random": self.np_random.bit_generator.state,
@@ -356,6 +291,26 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         Raises:
             ValueError: if it is of another stream; nothing is changed then.
         """
+        seed, position = self._check_state(state_dict)
+        random = np.random.Generator(np.random.PCG64())
+        try:
+            random.bit_generator.state = state_dict["np_random"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"np_random is not a generator's state: {error}"
+            ) from error
+        before = max(position - self._step_size, 0)
+        self._source.restore(seed, before, state_dict)
+        told = self._nothing()
+        if position:
+            told = self._source.read(before, self._step_size)
+        self._batch = self._source.read(position, self._step_size)
+        self._seed, self._position = seed, position
+        self.np_random.bit_generator.state = state_dict["np_random"]
+        return self._observation(), self._told(told)
+
+    def _check_state(self, state_dict: dict[str, Any]) -> tuple[int, int]:
+        """Seed and position of a state; refuses that of another stream."""
         if not isinstance(state_dict, dict):
             raise ValueError(
                 f"the state of a stream is a dictionary, got {type(state_dict)}"
@@ -376,21 +331,31 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
                 raise ValueError(
                     f"the {key} of a stream is a whole number from 0 on, got {value!r}"
                 )
-        held_out, stream = self._derive(seed)
-        last = math.ceil(len(stream) / self._step_size) * self._step_size
-        if not 0 <= position <= last or position % self._step_size:
+        if position % self._step_size:
             raise ValueError(
-                f"the position of this stream is a multiple of {self._step_size} from "
-                f"0 to {last}, got {position}"
+                f"the position of this stream is a multiple of {self._step_size}, got "
+                f"{position}"
             )
-        try:
-            self.np_random.bit_generator.state = state_dict["np_random"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"np_random is not a generator's state: {error}"
-            ) from error
-        self._seed, self._position = seed, position
-        self._held_out, self._stream = held_out, stream
-        before = max(position - self._step_size, 0)
-        told = stream.take(before, min(position, len(stream)))
-        return self._show(), self._told(told, self._gather_targets(told))
+        return seed, position
+
+
+def value_range(
+    one: NDArray[Any], other: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The least and the greatest value of each column of two arrays.
+
+    Args:
+        one: shape ``(n, ...)``.
+        other: shape ``(m, ...)``.
+
+    Returns:
+        Two arrays of shape ``(...)``. Where a column is constant, the greatest is one
+        more; where there are no rows at all, any finite number is possible.
+    """
+    parts = [part for part in (one, other) if len(part)]
+    if not parts:
+        most = np.full(one.shape[1:], np.finfo(one.dtype).max, dtype=one.dtype)
+        return -most, most
+    low = np.minimum.reduce([part.min(0) for part in parts])
+    high = np.maximum.reduce([part.max(0) for part in parts])
+    return low, np.where(low == high, low + 1, high).astype(one.dtype)

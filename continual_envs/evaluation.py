@@ -1,4 +1,4 @@
-"""What a learner is judged by: :class:`EvaluationSet`, one a task."""
+"""What a learner is judged by: :class:`EvaluationSet`, one per task."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class EvaluationSet:
 
     @property
     def targets(self) -> NDArray[Any]:
-        """All labels or target numbers, shape ``(n,)``, a copy."""
-        return self._part.targets.take(self._samples)
+        """All labels or target numbers, shape ``(n,)`` or ``(n, K)``, a copy."""
+        return self._part.targets.take(self._samples, axis=0)
 
     def batches(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Inputs and targets, some at a time.
 
         Args:
-            size: samples a batch; the last batch may have fewer.
+            size: samples per batch; the last batch may have fewer.
 
         Yields:
             Pairs of inputs and targets.
@@ -69,4 +69,4 @@ class EvaluationSet:
         for start in range(0, len(self), size):
             samples = self._samples[start : start + size]
             inputs = self._task.show(self._part.inputs.take(samples, axis=0))
-            yield inputs, self._part.targets.take(samples)
+            yield inputs, self._part.targets.take(samples, axis=0)

@@ -1,22 +1,19 @@
-"""The registered ids, and the function behind those of streams: :func:`make_stream`."""
+"""The registered ids: :func:`register_all` tells gymnasium of them."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import gymnasium
 
 from continual_envs.benchmarks import BENCHMARKS
-from continual_envs.classification import ClassificationStreamEnv
 from continual_envs.control import MAX_EPISODE_STEPS
-from continual_envs.environment import StreamEnv
-from continual_envs.options import StreamOptions
-from continual_envs.regression import RegressionStreamEnv
 
-__all__ = ["CONTROL_IDS", "IDS", "make_stream", "register_all"]
+__all__ = ["CONTROL_IDS", "IDS", "STREAM_ID", "register_all"]
 
-#: Every registered id of a stream.
+#: Every registered id of a benchmark.
 IDS = [f"continual_envs/{name}-v0" for name in BENCHMARKS]
+
+#: The id for data of one's own: ``gymnasium.make(STREAM_ID, data=(X, y))``.
+STREAM_ID = "continual_envs/Stream-v0"
 
 _CONTROL_VARIANTS = {
     "continual_envs/ContinualCartPole-v0": "permuted",
@@ -27,50 +24,19 @@ _CONTROL_VARIANTS = {
 CONTROL_IDS = list(_CONTROL_VARIANTS)
 
 
-def make_stream(
-    benchmark: str, *, render_mode: str | None = None, **options: Any
-) -> StreamEnv:
-    """A stream without gymnasium's wrappers.
-
-    Args:
-        benchmark: name of the benchmark, for example ``"SplitMNIST"``.
-        render_mode: ``"rgb_array"`` for pictures.
-        **options: see :class:`~continual_envs.options.StreamOptions`.
-
-    Returns:
-        The environment.
-
-    Raises:
-        ValueError: if there is no such benchmark or an option has a wrong value.
-        TypeError: if there is no such option.
-        DatasetError: if the data set is missing or damaged.
-
-    Example:
-        >>> env = make_stream("SplitDigits", batch_size=128, imbalance=10)
-        >>> observation, info = env.reset(seed=3)
-        >>> env.imbalanced_task, env.num_steps, env.boundaries
-        (3, 33, [3, 5, 8, 31, 33])
-    """
-    if benchmark not in BENCHMARKS:
-        raise ValueError(
-            f"unknown benchmark {benchmark!r}, expected one of {list(BENCHMARKS)}"
-        )
-    entry = BENCHMARKS[benchmark]
-    chosen = StreamOptions.of(benchmark, entry.drifts, options)
-    kind = (
-        RegressionStreamEnv if entry.dataset == "Diabetes" else ClassificationStreamEnv
-    )
-    return kind(benchmark, entry, chosen, render_mode)
-
-
 def register_all() -> None:
     """Tell gymnasium of every benchmark, once."""
-    for name, environment_id in zip(BENCHMARKS, IDS, strict=True):
+    streams: dict[str, dict[str, str]] = {STREAM_ID: {}}
+    streams |= {
+        environment_id: {"data": name}
+        for name, environment_id in zip(BENCHMARKS, IDS, strict=True)
+    }
+    for environment_id, options in streams.items():
         if environment_id not in gymnasium.registry:
             gymnasium.register(
                 environment_id,
-                entry_point="continual_envs.registration:make_stream",
-                kwargs={"benchmark": name},
+                entry_point="continual_envs.factory:make_stream",
+                kwargs=options,
             )
     for environment_id, variants in _CONTROL_VARIANTS.items():
         if environment_id not in gymnasium.registry:

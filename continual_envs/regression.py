@@ -8,15 +8,16 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from continual_envs.environment import Info, StreamEnv
+from continual_envs.environment import Info, StreamEnv, value_range
 
 __all__ = ["RegressionStreamEnv"]
 
 
 class RegressionStreamEnv(StreamEnv):
-    """A stream of vectors with a number in [-1, 1] to predict.
+    """A stream of samples with a number, or ``K`` numbers, to predict.
 
-    The reward is the negative mean squared error on the batch. ``info["target"]`` has
+    The action space has the range of the targets, those of the test data included. The
+    reward is the negative mean squared error on the batch. ``info["target"]`` has
     the numbers of the batch that was predicted, and ``info["mask"]`` is true where it
     has one: not for padding and after a reset, where the target is -1.
 
@@ -33,15 +34,23 @@ class RegressionStreamEnv(StreamEnv):
     """
 
     def _make_action_space(self) -> spaces.Space[Any]:
-        return spaces.Box(-1, 1, self._batch_shape, np.float32)
+        train, test = self.dataset.train.targets, self.dataset.test.targets
+        shape = self._batch_shape + train.shape[1:]
+        low, high = value_range(train, test)
+        return spaces.Box(
+            np.broadcast_to(low, shape).copy(),
+            np.broadcast_to(high, shape).copy(),
+            dtype=np.float32,
+        )
 
     def _check_prediction(self, action: Any) -> NDArray[Any]:
         prediction = np.asarray(action)
-        if not self._batch_shape and prediction.shape == (1,):
+        shape = self.action_space.shape
+        if not shape and prediction.shape == (1,):
             prediction = prediction[0]  # TorchRL knows no numbers without a dimension
-        if prediction.shape != self._batch_shape or prediction.dtype.kind not in "fiu":
+        if prediction.shape != shape or prediction.dtype.kind not in "fiu":
             raise ValueError(
-                f"the action must be numbers, shape {self._batch_shape}, got "
+                f"the action must be numbers, shape {shape}, got "
                 f"{prediction.dtype} of shape {prediction.shape}"
             )
         if not np.isfinite(prediction).all():

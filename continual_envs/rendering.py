@@ -1,13 +1,14 @@
-"""A batch of images as one picture."""
+"""A batch as one picture: images side by side, other inputs as rows of gray levels."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["picture"]
+__all__ = ["gray_levels", "picture"]
 
 _LEAST_SIDE = 256  # pixels of the shorter side, so that small images can be seen
 
@@ -37,3 +38,30 @@ def picture(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     )
     times = math.ceil(_LEAST_SIDE / min(whole.shape[:2]))
     return whole.repeat(times, axis=0).repeat(times, axis=1)
+
+
+def gray_levels(
+    batch: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+) -> NDArray[np.uint8]:
+    """Inputs of any kind as images for :func:`picture`.
+
+    Args:
+        batch: shape ``(n, ...)``.
+        low: what becomes black, the shape of one input.
+        high: what becomes white, the same shape.
+
+    Returns:
+        Bytes: images if the inputs have one channel or three, else one image that has
+        an input per row.
+
+    Example:
+        >>> batch = np.array([[0.0, 5.0], [1.0, 10.0]])
+        >>> gray_levels(batch, np.array([0.0, 0.0]), np.array([1.0, 10.0])).tolist()
+        [[[[0, 128], [255, 255]]]]
+    """
+    if batch.dtype != np.uint8:
+        scaled = 255 * (batch - low) / (high - low)
+        batch = scaled.round().clip(0, 255).astype(np.uint8)
+    if batch.ndim == 4 and batch.shape[1] in (1, 3):
+        return batch
+    return batch.reshape(1, 1, len(batch), -1)

@@ -1,63 +1,33 @@
-"""The data sets that streams are made of, each held in memory once a process.
+"""The data that streams are made of, whatever a user has.
 
-* :mod:`~continual_envs.datasets.mnist` and :mod:`~continual_envs.datasets.cifar10`
-  download themselves, with torchvision's addresses and checksums;
-* :mod:`~continual_envs.datasets.mini_imagenet` is read from a folder of the user;
-* :mod:`~continual_envs.datasets.bundled` install with scikit-learn.
+* :mod:`~continual_envs.datasets.make` is the door: :func:`make_dataset`;
+* :mod:`~continual_envs.datasets.npz` and the modules beside it each read one kind of
+  data; :mod:`~continual_envs.datasets.parts` checks what they found,
+  :mod:`~continual_envs.datasets.hold_out` and
+  :mod:`~continual_envs.datasets.standardization` prepare it;
+* :mod:`~continual_envs.datasets.named` has the data sets with a name:
+  :mod:`~continual_envs.datasets.mnist` and :mod:`~continual_envs.datasets.cifar10`
+  download themselves, with torchvision's addresses and checksums,
+  :mod:`~continual_envs.datasets.mini_imagenet` is read from a folder of the user, and
+  :mod:`~continual_envs.datasets.bundled` install with scikit-learn.
 """
 
-from __future__ import annotations
-
-import threading
-from collections.abc import Callable
-from pathlib import Path
-
 from continual_envs.datasets.base import Dataset, DatasetError, Part
-from continual_envs.datasets.bundled import load_diabetes, load_digits
-from continual_envs.datasets.cifar10 import load_cifar10
-from continual_envs.datasets.files import data_root
-from continual_envs.datasets.mini_imagenet import load_mini_imagenet
-from continual_envs.datasets.mnist import load_mnist
+from continual_envs.datasets.make import build_dataset, is_finite, make_dataset
+from continual_envs.datasets.named import DATASETS, load_dataset
+from continual_envs.datasets.options import DataOptions
+from continual_envs.datasets.standardization import Scale, Standardization
 
-__all__ = ["DATASETS", "Dataset", "DatasetError", "Part", "load_dataset"]
-
-#: How each data set is read from the data folder.
-DATASETS: dict[str, Callable[[Path], Dataset]] = {
-    "MNIST": load_mnist,
-    "CIFAR10": load_cifar10,
-    "MiniImageNet": load_mini_imagenet,
-    "Digits": load_digits,
-    "Diabetes": load_diabetes,
-}
-
-_loaded: dict[tuple[str, Path], Dataset] = {}
-_lock = threading.Lock()
-
-
-def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
-    """A data set; all callers of a process share one copy.
-
-    Args:
-        name: one of :data:`DATASETS`.
-        data_dir: folder of the data sets; else the environment variable
-            ``CONTINUAL_ENVS_DATA``, else the user's cache folder.
-
-    Returns:
-        The data set.
-
-    Raises:
-        ValueError: if there is no data set of that name.
-        DatasetError: if it is missing or damaged.
-
-    Example:
-        >>> digits = load_dataset("Digits")
-        >>> len(digits.train), len(digits.test), digits.input_shape
-        (1500, 297, (1, 8, 8))
-    """
-    if name not in DATASETS:
-        raise ValueError(f"unknown data set {name!r}, expected one of {list(DATASETS)}")
-    place = (name, data_root(data_dir))
-    with _lock:
-        if place not in _loaded:
-            _loaded[place] = DATASETS[name](place[1])
-        return _loaded[place]
+__all__ = [
+    "DATASETS",
+    "DataOptions",
+    "Dataset",
+    "DatasetError",
+    "Part",
+    "Scale",
+    "Standardization",
+    "build_dataset",
+    "is_finite",
+    "load_dataset",
+    "make_dataset",
+]

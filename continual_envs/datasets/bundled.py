@@ -32,6 +32,7 @@ def load_digits(root: Path) -> Dataset:
         Part(images[:1500].copy(), labels[:1500].copy()),
         Part(images[1500:].copy(), labels[1500:].copy()),
         10,
+        key="Digits",
     )
 
 
@@ -59,4 +60,5 @@ def load_diabetes(root: Path) -> Dataset:
         Part(inputs[~test], targets[~test]),
         Part(inputs[test], targets[test]),
         None,
+        key="Diabetes",
     )

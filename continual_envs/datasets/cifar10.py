@@ -42,6 +42,7 @@ def load_cifar10(root: Path) -> Dataset:
         _part(folder, CIFAR10.train_list),
         _part(folder, CIFAR10.test_list),
         10,
+        key="CIFAR10",
     )
 
 

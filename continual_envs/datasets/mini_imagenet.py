@@ -64,7 +64,7 @@ def load_mini_imagenet(root: Path) -> Dataset:
         raise DatasetError(
             f"{cache} is damaged: {error}. Delete the folder to decode the images anew"
         ) from error
-    return Dataset("mini-ImageNet", train, test, _CLASSES)
+    return Dataset("mini-ImageNet", train, test, _CLASSES, key=cache.name)
 
 
 def _find(root: Path) -> Path:

@@ -37,7 +37,7 @@ def load_mnist(root: Path) -> Dataset:
                 download(urls, partial, name, md5, folder)
     checksums = dict(MNIST.resources)
     train, test = (_part(folder, name, checksums) for name in ("train", "t10k"))
-    return Dataset("MNIST", train, test, 10)
+    return Dataset("MNIST", train, test, 10, key="MNIST")
 
 
 def _part(folder: Path, name: str, checksums: dict[str, str]) -> Part:

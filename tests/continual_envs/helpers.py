@@ -8,16 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from continual_envs import BENCHMARKS, StreamEnv, StreamOptions
-from continual_envs.benchmarks import Benchmark
-from continual_envs.classification import ClassificationStreamEnv
-from continual_envs.datasets import Dataset, Part
+from continual_envs import BENCHMARKS, Dataset, Part, StreamEnv, make_stream
 
 Array = NDArray[Any]
 Policy = Callable[[Array, int], Any]
@@ -99,11 +95,8 @@ def make_numbered(
     benchmark: str, dataset: Dataset | None = None, **options: Any
 ) -> StreamEnv:
     """A benchmark's way of making tasks, on numbered data instead of its own."""
-    entry: Benchmark = BENCHMARKS[benchmark]
-    chosen = StreamOptions.of(benchmark, entry.drifts, options)
     data = numbered_dataset() if dataset is None else dataset
-    with mock.patch("continual_envs.environment.load_dataset", return_value=data):
-        return ClassificationStreamEnv(benchmark, entry, chosen)
+    return make_stream(data, **{**BENCHMARKS[benchmark].options, **options})
 
 
 @dataclass

@@ -114,9 +114,16 @@ def test_the_options_of_the_documentation_are_the_defaults() -> None:
         imbalance=1,
         imbalanced_task=None,
         validation=False,
-        data_dir=None,
         expose_task_id=False,
+        cut=None,
+        tasks=None,
+        column=None,
+        class_order=None,
+        class_sizes=None,
         width=0.5,
+        longtail=1.0,
+        blur=0.0,
+        label_noise=0.0,
     )
 
 

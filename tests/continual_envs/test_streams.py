@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from itertools import pairwise
 
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from continual_envs.streams import DriftStream, Stream, TaskStream, generator
+from continual_envs.randomness import Purpose, generator
+from continual_envs.streams import DriftStream, Samples, Stream, TaskStream
 
 laws = settings(deadline=None, derandomize=True, max_examples=100)
 seeds = st.integers(0, 2**31 - 1)
@@ -20,11 +22,16 @@ sizes = st.lists(st.integers(0, 12), min_size=1, max_size=6)
 
 def whole(stream: Stream) -> list[tuple[int, int]]:
     """Task and number of every sample."""
-    return [
-        (task, int(sample))
-        for task, samples in stream.take(0, len(stream))
-        for sample in samples
-    ]
+    return pairs(stream.take(0, len(stream)))
+
+
+def pairs(samples: Samples) -> list[tuple[int, int]]:
+    """Task and number of each sample."""
+    numbers, tasks = samples
+    if isinstance(tasks, int):
+        return [(tasks, int(number)) for number in numbers]
+    both = zip(tasks.tolist(), numbers.tolist(), strict=True)
+    return [(int(task), int(number)) for task, number in both]
 
 
 def make_tasks(lengths: list[int]) -> list[NDArray[np.int64]]:
@@ -84,11 +91,7 @@ def test_any_position_can_be_asked_for_in_any_order(
     pieces = list(pairwise([0, *places, len(stream)]))
     found = {}
     for start, stop in reversed(pieces):
-        found[start, stop] = [
-            (task, int(sample))
-            for task, samples in stream.take(start, stop)
-            for sample in samples
-        ]
+        found[start, stop] = pairs(stream.take(start, stop))
     assert [one for piece in pieces for one in found[piece]] == expected
 
 
@@ -102,7 +105,7 @@ def test_each_epoch_has_an_order_of_its_own() -> None:
 
 def test_the_first_place_of_an_epoch_is_taken_by_all_samples_equally_often() -> None:
     streams = [TaskStream([np.arange(5)], [1], seed) for seed in range(2000)]
-    first = [stream.take(0, 1)[0][1][0] for stream in streams]
+    first = [stream.take(0, 1).numbers[0] for stream in streams]
     counts = np.bincount(first, minlength=5)
     # Five deviations of a binomial of 2000 tries at one fifth.
     assert np.abs(counts - 400).max() < 5 * np.sqrt(2000 * 0.2 * 0.8)
@@ -111,9 +114,9 @@ def test_the_first_place_of_an_epoch_is_taken_by_all_samples_equally_often() -> 
 def test_random_numbers_for_other_purposes_are_others() -> None:
     drawn = {
         tuple(generator(*key).integers(2**60, size=2).tolist())
-        for key in [(0, 0), (0, 1), (1, 0), (0, 0, 1), (1, 1), (0, 1, 1)]
+        for key in itertools.product((0, 1), Purpose, (0, 1))
     }
-    assert len(drawn) == 6
+    assert len(drawn) == 4 * len(Purpose)
 
 
 @laws
@@ -139,8 +142,7 @@ def drifting(
     """Labels along a stream of ten classes of 1,000 samples each."""
     labels = np.random.default_rng(1).permutation(np.repeat(np.arange(10), 1000))
     stream = DriftStream(np.arange(10_000), labels, repeats, seed, width)
-    ((_, samples),) = stream.take(0, len(stream))
-    return labels[samples]
+    return labels[stream.take(0, len(stream)).numbers]
 
 
 def frequencies(labels: NDArray[np.int64], window: int) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from continual_envs.datasets import Dataset, Part, load_dataset
 from continual_envs.tasks import (
     Task,
     permute_pixels,
-    split_by_input,
+    split_by_column,
     split_by_label,
 )
 from tests.continual_envs.helpers import (
@@ -47,7 +47,7 @@ def test_a_split_has_equally_many_classes_a_task_in_the_order_of_labels(
     ("cut", "dataset"),
     [
         (partial(split_by_label, num_tasks=5), "Digits"),
-        (partial(split_by_input, num_tasks=5, column=0), "Diabetes"),
+        (partial(split_by_column, num_tasks=5, column=0), "Diabetes"),
     ],
 )
 def test_a_split_has_every_sample_once(cut: Cut, dataset: str) -> None:
@@ -66,7 +66,7 @@ def test_classes_that_do_not_divide_are_refused(num_tasks: int) -> None:
 
 
 def test_numbers_cannot_be_split_by_label() -> None:
-    with pytest.raises(ValueError, match="Diabetes cannot be split"):
+    with pytest.raises(ValueError, match="Diabetes cannot be cut by label"):
         split_by_label(load_dataset("Diabetes"), 5)
 
 
@@ -110,9 +110,9 @@ def test_a_task_without_a_permutation_shows_inputs_as_they_are() -> None:
     np.testing.assert_array_equal(task.show(data.train.inputs), data.train.inputs)
 
 
-def test_a_split_by_input_has_neighbouring_ranges_of_equal_size() -> None:
+def test_a_split_by_column_has_neighbouring_ranges_of_equal_size() -> None:
     data = load_dataset("Diabetes")
-    tasks = split_by_input(data, 5, column=2)
+    tasks = split_by_column(data, 5, column=2)
     sizes = [len(task.train) for task in tasks]
     assert max(sizes) - min(sizes) <= 12  # equal values stay together
     lowest = -np.inf
