@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import pickle
 import tempfile
@@ -22,11 +23,25 @@ from info_replay import transfer
 from info_replay.buffers import SelectiveReplayBuffer
 from info_replay.writers.base import SelectionWriter
 
-__all__ = ["FAKE_DEVICE", "check_writer", "make_items"]
+__all__ = ["check_writer", "fake_device", "make_items"]
 
-#: A device for fake tensors. Torch without CUDA cannot index those of "cuda"; those of
-#: "meta" are nearly as strict: they can be mixed with others in place.
-FAKE_DEVICE = "cuda:0" if torch.backends.cuda.is_built() else "meta"
+
+@functools.cache
+def fake_device() -> str:
+    """A device for fake tensors: ``"cuda:0"`` if torch can pretend to have one.
+
+    Torch without CUDA cannot index such tensors, nor can older torch without a GPU.
+    ``"meta"`` is nearly as strict: only operations in place may mix it with others.
+
+    Returns:
+        The name of the device.
+    """
+    try:
+        with FakeTensorMode():
+            torch.empty(1, device="cuda:0")[0]
+    except RuntimeError:
+        return "meta"
+    return "cuda:0"
 
 
 def make_items(count: int, seed: int = 0) -> TensorDict:
@@ -252,6 +267,7 @@ class _Kit:
     def check_device(self) -> None:
         """All tensors are on the storage's device, without a transfer per item."""
         pulls = []
+        device = fake_device()
 
         def pull(tensor: Tensor) -> NDArray[np.float64]:
             pulls.append(tensor)
@@ -263,10 +279,10 @@ class _Kit:
         gc.disable()
         with FakeTensorMode(allow_non_fake_inputs=True), ones:
             buffer = SelectiveReplayBuffer(
-                self.capacity, writer=self.make_writer(), device=FAKE_DEVICE
+                self.capacity, writer=self.make_writer(), device=device
             )
             buffer.writer.seed = 0
-            batch = self.items(self.capacity, 0).to(FAKE_DEVICE)
+            batch = self.items(self.capacity, 0).to(device)
             try:
                 for _ in range(3):  # also once the memory is full
                     slots = buffer.extend(batch)

@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 from info_replay.model.sequential_scores import Assignment
-from info_replay.testing import FAKE_DEVICE
+from info_replay.testing import fake_device
 from info_replay.transfer import to_host
 
 from .helpers import (
@@ -46,7 +46,7 @@ from .helpers import (
 )
 
 CAPACITY = 24
-GPU = FAKE_DEVICE
+GPU = fake_device()
 aten = torch.ops.aten
 
 #: Kernel statistics are used where features are wide for the capacity.
