@@ -13,7 +13,7 @@ import argparse
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,19 @@ def brief(entry: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def append(path: Path, job: Job, measure: Callable[[Job], dict[str, Any]]) -> None:
+    """Add a line with what came out of a job, unless there is one already."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    if job in [json.loads(line)["job"] for line in lines]:
+        return
+    line = json.dumps(measure(job)) + "\n"
+    # One write in append mode: lines of several processes do not mix.
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.write(handle, line.encode())
+    os.close(handle)
+    print(job, flush=True)
+
+
 def main() -> None:
     """Run the jobs of one kind that nobody has run yet."""
     kinds = {
@@ -253,16 +266,7 @@ def main() -> None:
     path = RESULTS / f"{name}.jsonl"
     RESULTS.mkdir(exist_ok=True)
     for job in jobs[first::step]:
-        lines = path.read_text().splitlines() if path.exists() else []
-        if job in [json.loads(line)["job"] for line in lines]:
-            continue
-        entry = run(job)
-        line = json.dumps(brief(entry) if kind == "grid" else entry) + "\n"
-        # One write in append mode: lines of several processes do not mix.
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.write(handle, line.encode())
-        os.close(handle)
-        print(job, flush=True)
+        append(path, job, (lambda job: brief(run(job))) if kind == "grid" else run)
 
 
 if __name__ == "__main__":

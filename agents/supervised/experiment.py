@@ -33,7 +33,7 @@ from agents.supervised.callbacks import CALLBACKS, Callback
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.evaluation import Evaluator, Metric, named_metrics
 from agents.supervised.learner import Learner
-from agents.supervised.memory import make_memory
+from agents.supervised.memory import make_memory as memory_of_settings
 from agents.supervised.results import describe_memory, summarize
 from agents.supervised.saved_run import save_run
 from continual_envs import StreamEnv
@@ -98,7 +98,7 @@ class Experiment:
         folder: RunFolder | None = None,
         *,
         resume: bool = False,
-        make_memory: MemoryMaker = make_memory,
+        make_memory: MemoryMaker | None = None,
         env: StreamEnv | None = None,
         network: NetworkSource | None = None,
         learner: Callable[..., Learner] | None = None,
@@ -118,8 +118,13 @@ class Experiment:
         self.folder = folder
         self.env = make_env(config) if env is None else env
         self.agent = make_agent(
-            config, self.env, make_memory, network=network, learner=learner
+            config,
+            self.env,
+            make_memory or memory_of_settings,
+            network=network,
+            learner=learner,
         )
+        self._own_memory = make_memory is not None
         self.observation: NDArray[Any]
         self.observation, _ = self.env.reset(seed=config.seed)
         self.num_steps = _shorter(config.steps, self.env.num_steps)
@@ -313,7 +318,7 @@ class Experiment:
     def _finish(self, folder: RunFolder, result: dict[str, Any]) -> None:
         self._events.write()
         folder.write("timing.json", self.agent.stopwatch.seconds)
-        save_run(folder, self.agent, self.env.dataset)
+        save_run(folder, self.agent, self.env.dataset, own_memory=self._own_memory)
         folder.write("result.json", result)
         folder.checkpoint.unlink(missing_ok=True)
         self._events.send()
@@ -382,7 +387,7 @@ def _settings_of(
     if env is not None:
         if env.options.batch_size is None:
             raise ValueError("env must show batches: give it a batch_size, got None")
-        if config.data is None or is_object(config.data):
+        if is_object(config.data) or (config.data is None and config.env != env.name):
             changed["data"] = f"<{env.name}>"
         for name in ("batch_size", "epochs", "imbalance", "validation"):
             changed[name] = getattr(env.options, name)

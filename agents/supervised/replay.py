@@ -24,19 +24,24 @@ class Samples:
 
     Attributes:
         inputs: as they are stored, on the learner's device.
-        targets: labels or numbers.
+        labels: their targets; ``None`` for a draw, whose items have them.
         items: what the memory gave for a draw, with all its entries.
         passed: features and outputs, once the network has seen the samples.
     """
 
     inputs: Tensor
-    targets: Tensor
+    labels: Tensor | None = None
     items: TensorDictBase | None = None
     passed: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self.targets)
+        return len(self.inputs)
+
+    @property
+    def targets(self) -> Tensor:
+        """Labels or numbers."""
+        return self.stored("target") if self.labels is None else self.labels
 
     @property
     def features(self) -> Tensor:
@@ -116,10 +121,7 @@ class Replay:
     def draw(self) -> Samples:
         """A draw on its own, on the learner's device."""
         items = self.memory.sample(self.batch_size)
-        inputs, targets = (
-            items.get(key).to(self.device) for key in ("observation", "target")
-        )
-        return Samples(inputs, targets, items)
+        return Samples(items.get("observation").to(self.device), items=items)
 
     @torch.no_grad()
     def write_back(self, draws: Sequence[Samples]) -> None:

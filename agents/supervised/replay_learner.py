@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -244,8 +244,11 @@ class ReplayLearner:
                 are not finite or huge.
         """
         if self._replay is not None and self._replay.writes_back:
-            with self._memory_errors(draws):
+            try:
                 self._replay.write_back(draws)
+            except ValueError as error:
+                self._check_divergence(error, draws)
+                raise
             self._lap("memory")
 
     def offer(self, batch: Samples) -> None:
@@ -256,8 +259,11 @@ class ReplayLearner:
                 raised as they are.
         """
         if self._replay is not None:
-            with self._memory_errors([batch]):
+            try:
                 self._replay.offer(batch)
+            except ValueError as error:
+                self._check_divergence(error, [batch])
+                raise
             self._lap("memory")
 
     def remember(
@@ -306,17 +312,12 @@ class ReplayLearner:
 
     # -- divergence -------------------------------------------------------------------
 
-    @contextmanager
-    def _memory_errors(self, given: Sequence[Samples]) -> Iterator[None]:
+    def _check_divergence(self, error: ValueError, given: Sequence[Samples]) -> None:
         """Tell divergence from other errors of the memory about what it is given."""
-        try:
-            yield
-        except ValueError as error:
-            numbers = [each for samples in given for each in samples.passed or ()]
-            every = (*numbers, *self.network.parameters())
-            if not all(bool((each.abs() < _HUGE).all()) for each in every):
-                raise DivergenceError(error) from error
-            raise
+        numbers = [each for samples in given for each in samples.passed or ()]
+        every = (*numbers, *self.network.parameters())
+        if not all(bool((each.abs() < _HUGE).all()) for each in every):
+            raise DivergenceError(error) from error
 
     def check_finite(self) -> None:
         """Look whether the network can still be learned with; waits for the device.

@@ -89,13 +89,16 @@ class SavedRun:
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
 
-def save_run(folder: RunFolder, agent: Learner, dataset: Dataset) -> None:
+def save_run(
+    folder: RunFolder, agent: Learner, dataset: Dataset, *, own_memory: bool
+) -> None:
     """Write what :func:`load_run` reads.
 
     Args:
         folder: of the run.
         agent: the learner at the end.
         dataset: that it learned from.
+        own_memory: whether its memory was not made from the settings.
 
     Raises:
         CheckpointError: if a file cannot be written.
@@ -110,7 +113,8 @@ def save_run(folder: RunFolder, agent: Learner, dataset: Dataset) -> None:
     save_checkpoint(folder.path / _NETWORK, content)
     if agent.memory is not None and len(agent.memory):
         state = agent.memory.state_dict()
-        save_checkpoint(folder.path / _MEMORY, {"state": state})
+        content = {"own": own_memory, "state": state}
+        save_checkpoint(folder.path / _MEMORY, content)
 
 
 def load_run(folder: str | Path, *, network: NetworkSource | None = None) -> SavedRun:
@@ -156,10 +160,11 @@ def load_run(folder: str | Path, *, network: NetworkSource | None = None) -> Sav
     )
     made.load_state_dict(saved["weights"])
     memory = None
-    if (place.path / _MEMORY).exists() and not is_object(config.policy):
-        memory = make_memory(config, saved["num_classes"], made)
+    if (place.path / _MEMORY).exists():
         content = load_checkpoint(place.path / _MEMORY, _ADVICE)
-        if memory is not None:
+        if not content["own"]:
+            memory = make_memory(config, saved["num_classes"], made)
+            assert memory is not None
             memory.load_state_dict(content["state"])
     return SavedRun(
         config,

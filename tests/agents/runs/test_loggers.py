@@ -1,0 +1,119 @@
+"""Loggers are told every event once, also where a run was killed in between."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.runs.folder import RunFolder
+from agents.runs.loggers import LOGGERS, LogFeed
+from agents.supervised.experiment import Experiment
+from tests.agents.supervised.helpers import outcome, small
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TorchRL's CSV logger wrote: steps and values by name."""
+    root = next(folder.rglob("scalars"))
+    return {
+        path.relative_to(root).with_suffix("").as_posix(): [
+            (int(step), float(value))
+            for step, value in (line.split(",") for line in path.open())
+        ]
+        for path in root.rglob("*.csv")
+    }
+
+
+def write(path: Path, *events: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.writelines(json.dumps(event) + "\n" for event in events)
+
+
+def test_numbers_and_lists_are_logged_by_kind_and_name(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    write(
+        events,
+        {"kind": "evaluation", "step": 0, "scores": [0.5, 0.25], "reward": None},
+        {"kind": "memory", "step": 3, "size": 7},
+    )
+    LogFeed("csv", tmp_path / "logs", "run").send(events)
+    assert scalars(tmp_path) == {
+        "evaluation/scores/0": [(0, 0.5)],
+        "evaluation/scores/1": [(0, 0.25)],
+        "memory/size": [(3, 7.0)],
+    }
+
+
+def test_what_was_sent_is_not_sent_again_also_by_another_process(
+    tmp_path: Path,
+) -> None:
+    events = tmp_path / "events.jsonl"
+    LogFeed("csv", tmp_path / "logs", "run").send(events)  # there is nothing yet
+    for step in range(3):
+        write(events, {"kind": "memory", "step": step, "size": step})
+        feed = LogFeed("csv", tmp_path / "logs", "run")
+        feed.send(events)
+        feed.send(events)
+    assert scalars(tmp_path)["memory/size"] == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
+@pytest.mark.parametrize("name", [name for name in LOGGERS if name != "csv"])
+def test_a_package_that_is_missing_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=f"logger '{name}' needs .*pip install {name}"):
+        LogFeed(name, tmp_path, "run")
+
+
+# -- in a run -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_no_step_is_logged_twice_after_a_kill(tmp_path: Path, saved: bool) -> None:
+    config = small(policy="rs", steps=12, logger="csv", evaluations=6)
+    Experiment(config, RunFolder(tmp_path / "whole")).run()
+    folder = RunFolder(tmp_path / "parts")
+    killed = Experiment(config, folder)
+    killed.evaluate()
+    for step in range(8):
+        killed.advance()
+        if killed.step in killed.evaluation_steps:
+            killed.evaluate()
+        if saved and step == 4:
+            killed.save()
+    folder.release()
+    del killed  # without a word, as if it had been killed
+    Experiment(config, folder, resume=True).run()
+    assert outcome(folder.path) == outcome(tmp_path / "whole")
+    found = scalars(folder.path)
+    assert found == scalars(tmp_path / "whole")
+    assert [step for step, _ in found["evaluation/scores/0"]] == [0, 2, 4, 6, 8, 10, 12]
+
+
+def test_what_a_kill_kept_from_the_logger_is_sent_when_a_finished_run_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small(policy="rs", steps=4, logger="csv", evaluations=1)
+    folder = RunFolder(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(LogFeed, "send", lambda *_: None)
+        Experiment(config, folder).run()
+    assert not (folder.path / "logs").exists()
+    Experiment(config, folder, resume=True).run()
+    assert [step for step, _ in scalars(folder.path)["evaluation/scores/0"]] == [0, 4]
+
+
+def test_tensorboard_reads_what_was_logged(tmp_path: Path) -> None:
+    accumulators = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    config = small(policy="rs", steps=4, logger="tensorboard", evaluations=2)
+    Experiment(config, RunFolder(tmp_path / "run")).run()
+    (file,) = (tmp_path / "run").rglob("events.out.tfevents*")
+    reader = accumulators.EventAccumulator(str(file.parent))
+    reader.Reload()
+    steps = [event.step for event in reader.Scalars("evaluation/scores/0")]
+    assert steps == [0, 2, 4]

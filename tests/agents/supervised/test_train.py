@@ -1,0 +1,304 @@
+"""A run on anything in one call: own data, network, learner, metrics, callbacks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import balanced_accuracy_score
+from torch import nn
+
+from agents import Callback, train
+from agents.runs.folder import RunError, RunFolder
+from agents.supervised.derpp import DERPlusPlusAgent
+from agents.supervised.experiment import Experiment
+from tests.agents.supervised.helpers import outcome
+
+SMALL: dict[str, Any] = {"capacity": 20, "threads": 1, "evaluations": 2}
+
+
+def blobs(count: int = 300, classes: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Classes that are easy to tell apart."""
+    rng = np.random.default_rng(0)
+    y = np.arange(count) % classes
+    return rng.normal(size=(count, 8)) + 4 * np.eye(classes, 8)[y], y
+
+
+def worst_class(targets: NDArray[Any], predictions: NDArray[Any]) -> float:
+    hits = predictions == targets
+    return min(hits[targets == each].mean() for each in np.unique(targets))
+
+
+class Dropped(nn.Module):
+    """A network with dropout, so that training draws random numbers of its own."""
+
+    def __init__(self, input_shape: tuple[int, ...], num_outputs: int) -> None:
+        super().__init__()
+        self.hidden = nn.Sequential(
+            nn.Linear(input_shape[0], 16), nn.ReLU(), nn.Dropout(0.3)
+        )
+        self.last = nn.Linear(16, num_outputs)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        features = self.hidden(x)
+        return features, self.last(features)
+
+
+# -- data -----------------------------------------------------------------------------
+
+
+def test_arrays_become_a_run() -> None:
+    run = train(blobs(), tasks=3, policy="rs", epochs=3, **SMALL)
+    result = run.result()
+    assert (result["stream"], result["data"], result["env"]) == (
+        "arrays",
+        "<arrays>",
+        None,
+    )
+    assert np.shape(result["matrix"]) == (3, 3)
+    assert result["average"] > 0.6
+
+
+def test_test_data_may_be_given() -> None:
+    X, y = blobs()
+    run = train((X, y), test=(X[:60], y[:60]), tasks=2, policy="rs", **SMALL)
+    assert sum(map(len, run.env.evaluation_sets)) == 60
+
+
+def test_a_benchmark_is_the_same_as_by_its_settings() -> None:
+    run = train("SplitDigits", policy="infors", steps=9, **SMALL)
+    assert run.result() == Experiment(run.config).run()
+
+
+def test_lists_are_options_like_any_other() -> None:
+    run = train(
+        blobs(), class_order=[5, 4, 3, 2, 1, 0], class_sizes=[1, 5], steps=2, **SMALL
+    )
+    labels = [set(part.targets.tolist()) for part in run.env.evaluation_sets]
+    assert labels == [{5}, {0, 1, 2, 3, 4}]
+
+
+def test_several_numbers_can_be_predicted() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 5))
+    Y = 100 + X @ rng.normal(size=(5, 3))
+    run = train((X, Y), policy="infors", epochs=5, learning_rate=0.05, **SMALL)
+    result = run.result()
+    assert result["metric"] == "negative squared error"
+    assert result["first"][0] < result["average"] < 0
+    assert run.agent.predict(run.env.evaluation_sets[0].inputs).shape == (120, 3)
+
+
+def endless() -> Iterator[tuple[NDArray[Any], int]]:
+    rng = np.random.default_rng(1)
+    for number in itertools.count():
+        yield (rng.normal(size=4) + number % 3).astype(np.float32), number % 3
+
+
+def test_a_stream_without_an_end_needs_no_test_data(tmp_path: Path) -> None:
+    run = train(endless, num_classes=3, steps=30, folder=tmp_path, **SMALL)
+    result = run.result()
+    assert (result["average"], result["matrix"]) == (None, [[]])
+    assert result["prequential"] > 0.4
+    assert result["steps_of_stream"] is None
+    X, y = zip(*itertools.islice(endless(), 90), strict=True)
+    judged = train(
+        endless, test=(np.array(X), np.array(y)), steps=30, policy="rs", **SMALL
+    )
+    assert judged.result()["average"] > 0.4
+
+
+def test_a_stream_that_ends_unannounced_ends_the_run() -> None:
+    X, y = blobs(100)
+    run = train(zip(X, y, strict=True), num_classes=6, batch_size=30, **SMALL)
+    assert (run.step, run.is_over, run.num_steps) == (4, True, None)
+
+
+# -- network and learner --------------------------------------------------------------
+
+
+def test_a_network_and_a_learner_of_ones_own_are_used() -> None:
+    class Careful(DERPlusPlusAgent):
+        steps = 0
+
+        def learn(self, *given: Any) -> None:
+            self.steps += 1
+            super().learn(*given)
+
+    run = train(blobs(), network=Dropped, learner=Careful, policy="rs", **SMALL)
+    assert isinstance(run.agent, Careful)
+    assert run.agent.steps == run.step
+    assert run.agent.network.feature_dim == 16
+    assert run.config.network.endswith("test_train:Dropped")
+    assert run.config.learner == "<Careful>"
+
+
+@pytest.mark.parametrize("learner", ["der++", "er", "er-ace", "finetune"])
+def test_every_learner_learns_by_its_name(learner: str) -> None:
+    result = train(blobs(), learner=learner, tasks=2, policy="rs", **SMALL).result()
+    assert result["learner"] == learner
+    assert result["prequential"] > 0.25  # a sixth is chance
+
+
+def test_frozen_features_are_never_written_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("features that do not change were written back")
+
+    monkeypatch.setattr("info_replay.SelectionWriter.update_features", refuse)
+    run = train(blobs(), network="linear", policy="infors", **SMALL)
+    assert run.agent.memory is not None
+    assert run.agent.memory.fixed_features
+    with pytest.raises(AssertionError, match="were written back"):
+        train(blobs(), network="mlp", policy="infors", **SMALL)
+
+
+# -- metrics and callbacks ------------------------------------------------------------
+
+
+def test_metrics_of_ones_own_are_in_the_results(tmp_path: Path) -> None:
+    run = train(
+        blobs(),
+        tasks=2,
+        metrics=[worst_class, "sklearn.metrics:balanced_accuracy_score"],
+        folder=tmp_path,
+        **SMALL,
+    )
+    metrics = run.result()["metrics"]
+    assert list(metrics) == ["worst_class", "balanced_accuracy_score"]
+    parts = run.env.evaluation_sets
+    for name, function in (
+        ("worst_class", worst_class),
+        ("balanced_accuracy_score", balanced_accuracy_score),
+    ):
+        expected = [
+            function(part.targets, run.agent.predict(part.inputs)) for part in parts
+        ]
+        assert metrics[name]["matrix"][-1] == pytest.approx(expected)
+        assert metrics[name]["average"] == pytest.approx(np.mean(expected))
+    events = list(RunFolder(tmp_path).events("metrics"))
+    assert events[-1]["worst_class"] == metrics["worst_class"]["matrix"][-1]
+
+
+@pytest.mark.parametrize("value", [None, "good", float("nan"), [1, 2]])
+def test_a_metric_that_gives_no_number_is_named(value: Any) -> None:
+    with pytest.raises(ValueError, match="metric 'odd' must give a finite number, got"):
+        train(blobs(), metrics={"odd": lambda targets, predictions: value}, **SMALL)
+
+
+def test_callbacks_are_told_of_steps_and_evaluations() -> None:
+    class Watch(Callback):
+        def __init__(self) -> None:
+            self.told: list[Any] = []
+
+        def on_step(self, experiment: Experiment, reward: float) -> None:
+            self.told.append((experiment.step, reward))
+
+        def on_evaluation(self, experiment: Experiment, scores: list[float]) -> None:
+            self.told.append((experiment.step, scores))
+
+    watch = Watch()
+    run = train(blobs(), tasks=2, steps=2, callbacks=[watch], policy="rs", **SMALL)
+    kinds = [(step, type(value)) for step, value in watch.told]
+    assert kinds == [(0, list), (1, float), (1, list), (2, float), (2, list)]
+    assert watch.told[-1][1] == run.result()["matrix"][-1]
+
+
+# -- resuming -------------------------------------------------------------------------
+
+SOURCES: dict[str, Any] = {
+    "arrays": {
+        "data": blobs(),
+        "tasks": 3,
+        "batch_size": 10,
+        "longtail": 3,
+        "label_noise": 0.1,
+    },
+    "endless": {"data": endless, "num_classes": 3, "steps": 18},
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_run_with_everything_of_ones_own_goes_on_bit_for_bit(
+    source: str, tmp_path: Path
+) -> None:
+    given = {
+        **SOURCES[source],
+        "network": Dropped,
+        "learner": "er-ace",
+        "metrics": {"worst": worst_class},
+        **SMALL,
+    }
+    data = given.pop("data")
+
+    class Stop(Callback):
+        def on_step(self, experiment: Experiment, reward: float) -> None:
+            if experiment.step == 5:
+                experiment.save()
+            if experiment.step == 7:
+                raise InterruptedError("killed")
+
+    train(data, folder=tmp_path / "whole", **given)
+    with pytest.raises(InterruptedError):
+        train(data, folder=tmp_path / "parts", callbacks=[Stop()], **given)
+    train(data, folder=tmp_path / "parts", resume=True, **given)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    for name in ("network.pt", "memory.pt"):
+        one, two = (
+            torch.load(tmp_path / part / name, weights_only=True)
+            for part in ("whole", "parts")
+        )
+        assert str(one) == str(two)
+
+
+def test_other_data_or_another_network_cannot_continue_a_run(tmp_path: Path) -> None:
+    X, y = blobs()
+    experiment = Experiment(
+        train((X, y), steps=1, policy="rs", **SMALL).config,
+        RunFolder(tmp_path),
+        env=train((X, y), steps=1, policy="rs", **SMALL).env,
+    )
+    experiment.save()
+    experiment.folder.release()  # type: ignore[union-attr]
+    with pytest.raises(Exception, match="cannot continue a stream"):
+        train((X + 1, y), steps=1, policy="rs", folder=tmp_path, resume=True, **SMALL)
+    with pytest.raises(RunError, match="network='fc' as one with network="):
+        train(
+            (X, y),
+            steps=1,
+            policy="rs",
+            folder=tmp_path,
+            resume=True,
+            network=Dropped,
+            **SMALL,
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"network": nn.Linear(3, 3)}, "shape|mat1|features"),
+        ({"metrics": ["gone:f1"]}, "cannot import the metric"),
+        ({"logger": "paper"}, "logger must be one of csv"),
+        ({"policy": "rs", "tasks": 4}, "tasks|classes"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_written(
+    options: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=expected) as told:
+        train(blobs(), folder=tmp_path / "run", **{**SMALL, **options})
+    assert "\n" not in str(told.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_option_is_named() -> None:
+    with pytest.raises(TypeError, match="'polcy'"):
+        train(blobs(), polcy="rs")
