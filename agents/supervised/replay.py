@@ -36,7 +36,7 @@ class Samples:
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self.inputs)
+        return self.inputs.shape[0]
 
     @property
     def targets(self) -> Tensor:

@@ -211,7 +211,10 @@ class ReplayLearner:
             groups = [new, [part for part in waiting if part.items is not None]]
         for group in filter(None, groups):
             seen = [self._look(part.inputs) for part in group]
-            passed = self._pass(torch.cat(seen) if len(seen) > 1 else seen[0])
+            if len(group) == 1:
+                group[0].passed = self._pass(seen[0])
+                continue
+            passed = self._pass(torch.cat(seen))
             split = (each.split([len(part) for part in group]) for each in passed)
             for part, features, outputs in zip(group, *split, strict=True):
                 part.passed = features, outputs
