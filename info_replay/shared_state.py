@@ -10,10 +10,12 @@ cleared and shared without another line. The kinds:
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import inspect
 from multiprocessing.context import get_spawning_popen
+from multiprocessing.sharedctypes import RawArray
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -54,7 +56,9 @@ class SharedArray:
     ) -> None:
         self.empty = empty
         self.array: NDArray[Any] = np.full(shape, empty, dtype=dtype)
-        self._shared: torch.Tensor | None = None
+        # Not a shared tensor: torch moves the memory of one if its sharing strategy has
+        # changed, which TorchRL does for torch before 2.8.
+        self._shared: Any = None
 
     def clear(self) -> None:
         """Give every number its first value."""
@@ -79,22 +83,28 @@ class SharedArray:
     def share_memory_(self) -> None:
         """Move the values to memory that child processes share."""
         if self._shared is None:
-            self._shared = torch.from_numpy(self.array).share_memory_()
-            self.array = self._shared.numpy()
+            values = self.array
+            self._shared = RawArray(ctypes.c_byte, values.nbytes)
+            self.array = self._view(values.shape, values.dtype)
+            self.array[...] = values
+
+    def _view(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        return np.ndarray(shape, dtype, self._shared)
 
     def __getstate__(self) -> dict[str, Any]:
         """The values, shared first on the way to a child process."""
         state = {**self.__dict__, "_shared": None}
         if get_spawning_popen() is not None:
             self.share_memory_()
-            state.update(_shared=self._shared, array=None)
+            form = self.array.shape, self.array.dtype
+            state.update(_shared=self._shared, array=form)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Use the shared values, if there are any."""
         self.__dict__.update(state)
         if self._shared is not None:
-            self.array = self._shared.numpy()
+            self.array = self._view(*state["array"])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedArray:
         """A copy that is not shared."""

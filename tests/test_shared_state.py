@@ -223,6 +223,20 @@ def test_on_the_way_to_a_child_process_numbers_become_shared(
     assert number.value == 3
 
 
+def test_shared_state_stays_where_it_is_when_torch_shares_in_another_way() -> None:
+    before = torch.multiprocessing.get_sharing_strategy()
+    tally = Tally()
+    tally.share_state()
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    try:
+        child = torch.multiprocessing.get_context("spawn").Process(target=tally.count)
+        child.start()
+        child.join()
+    finally:
+        torch.multiprocessing.set_sharing_strategy(before)
+    assert tally.seen() == COUNTED
+
+
 def test_settings_of_a_subclass_include_those_that_it_passes_on() -> None:
     class Base(DeclaredState):
         def __init__(self, jitter: float = 0.1) -> None:
