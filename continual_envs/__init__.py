@@ -23,10 +23,11 @@ tasks.
 """
 
 try:
-    import gymnasium as _  # noqa: F401
+    import gymnasium as _gymnasium  # noqa: F401
+    import PIL as _pillow  # noqa: F401
 except ModuleNotFoundError as error:
     raise ImportError(
-        "continual_envs needs gymnasium: pip install 'info-replay[streams]'"
+        f"continual_envs needs {error.name}: pip install 'info-replay[streams]'"
     ) from error
 
 from continual_envs.benchmarks import BENCHMARKS

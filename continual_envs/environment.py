@@ -269,7 +269,7 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         self._check_started()
         return {
             **self._identity(),
-            **self._source.state(self._position),
+            **self._source.state(),
             "seed": self._seed,
             "position": self._position,
             "np_random": self.np_random.bit_generator.state,
@@ -340,22 +340,22 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
 
 
 def value_range(
-    one: NDArray[Any], other: NDArray[Any]
+    train: NDArray[Any], test: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The least and the greatest value of each column of two arrays.
+    """The least and the greatest value of each column of a data set.
 
     Args:
-        one: shape ``(n, ...)``.
-        other: shape ``(m, ...)``.
+        train: shape ``(n, ...)``.
+        test: shape ``(m, ...)``.
 
     Returns:
         Two arrays of shape ``(...)``. Where a column is constant, the greatest is one
-        more; where there are no rows at all, any finite number is possible.
+        more; without training data, as of a live stream, any finite number is possible.
     """
-    parts = [part for part in (one, other) if len(part)]
-    if not parts:
-        most = np.full(one.shape[1:], np.finfo(one.dtype).max, dtype=one.dtype)
+    if not len(train):
+        most = np.full(train.shape[1:], np.finfo(train.dtype).max, dtype=train.dtype)
         return -most, most
+    parts = [part for part in (train, test) if len(part)]
     low = np.minimum.reduce([part.min(0) for part in parts])
     high = np.maximum.reduce([part.max(0) for part in parts])
-    return low, np.where(low == high, low + 1, high).astype(one.dtype)
+    return low, np.where(low == high, low + 1, high).astype(train.dtype)

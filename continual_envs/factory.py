@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from continual_envs.benchmarks import BENCHMARKS
 from continual_envs.classification import ClassificationStreamEnv
 from continual_envs.dataset_source import DatasetSource
-from continual_envs.datasets import DATASETS, DataOptions, Dataset, build_dataset
+from continual_envs.datasets import (
+    DATASETS,
+    DataOptions,
+    Dataset,
+    build_dataset,
+    is_finite,
+)
 from continual_envs.environment import StreamEnv
+from continual_envs.feed import is_function, takes_seed
+from continual_envs.live import LIVE_OPTIONS, LiveSource
 from continual_envs.options import CUTS, StreamOptions
 from continual_envs.regression import RegressionStreamEnv
 from continual_envs.source import Source
@@ -61,11 +72,26 @@ def make_stream(
     of_data = {key: options.pop(key) for key in DataOptions.names() if key in options}
     chosen, data_options = StreamOptions(**options), DataOptions(**of_data)
     _check_known(data)
+    if is_function(data):
+        made = data(seed=0) if takes_seed(data) else data()
+        data = made if is_finite(made) else data
+    if _is_live(data):
+        _check_names("a live stream", options, None, LIVE_OPTIONS)
+        source: Source = LiveSource(data, test, chosen, data_options)
+        return _make_env("live", source, chosen, render_mode)
     dataset = build_dataset(data, test, data_options)
     name = name if name in BENCHMARKS else dataset.name
     cut = chosen.cut or _default_cut(dataset, chosen)
     _check_names(name, options, cut)
-    return _make_env(name, DatasetSource(dataset, cut, chosen), chosen, render_mode)
+    source = DatasetSource(dataset, cut, chosen)
+    return _make_env(name, source, chosen, render_mode)
+
+
+def _is_live(data: Any) -> bool:
+    """Whether samples come one after the other, nobody knows for how long."""
+    if is_finite(data) or isinstance(data, dict | list | tuple | set | np.ndarray):
+        return False
+    return is_function(data) or hasattr(data, "__iter__")
 
 
 def _make_env(
@@ -97,14 +123,23 @@ def _check_known(data: Any) -> None:
         )
 
 
-def _check_names(name: str | None, options: dict[str, Any], cut: str | None) -> None:
-    """Refuse options that do not exist or that the cut does not have."""
-    known = StreamOptions.names(cut if cut in CUTS else None)
+def _check_names(
+    name: str | None,
+    options: dict[str, Any],
+    cut: str | None,
+    known: Sequence[str] | None = None,
+) -> None:
+    """Refuse options that do not exist or that the stream does not have."""
+    if known is None:
+        of_stream = StreamOptions.names(cut if cut in CUTS else None)
+        known = [*of_stream, *DataOptions.names()]
     for option in options:
-        if option not in (*known, *DataOptions.names()):
-            has = f" with cut={cut!r}" if option in StreamOptions.names() else ""
+        if option not in known:
+            has = (
+                f" with cut={cut!r}" if option in StreamOptions.names() and cut else ""
+            )
             # TorchRL's GymEnv tries an option and looks for Python's own words.
             raise TypeError(
                 f"{name or 'make_stream'} got an unexpected keyword argument "
-                f"{option!r}{has}, expected one of {[*known, *DataOptions.names()]}"
+                f"{option!r}{has}, expected one of {list(known)}"
             )

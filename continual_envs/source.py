@@ -90,8 +90,8 @@ class Source(abc.ABC):
     def identity(self) -> dict[str, Any]:
         """What a stream must have in common with one that continues it."""
 
-    def state(self, position: int) -> dict[str, Any]:
-        """What else is needed to go on from a position; nothing by default."""
+    def state(self) -> dict[str, Any]:
+        """What else is needed to go on from where it is; nothing by default."""
         return {}
 
     @abc.abstractmethod

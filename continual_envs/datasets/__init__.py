@@ -13,7 +13,12 @@
 """
 
 from continual_envs.datasets.base import Dataset, DatasetError, Part
-from continual_envs.datasets.make import build_dataset, is_finite, make_dataset
+from continual_envs.datasets.make import (
+    build_dataset,
+    is_finite,
+    make_dataset,
+    read_test_part,
+)
 from continual_envs.datasets.named import DATASETS, load_dataset
 from continual_envs.datasets.options import DataOptions
 from continual_envs.datasets.standardization import Scale, Standardization
@@ -30,4 +35,5 @@ __all__ = [
     "is_finite",
     "load_dataset",
     "make_dataset",
+    "read_test_part",
 ]

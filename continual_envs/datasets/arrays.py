@@ -13,7 +13,6 @@ __all__ = [
     "RawData",
     "channels_first",
     "first_rows",
-    "is_image_batch",
     "to_array",
     "to_inputs",
     "to_labels",
@@ -89,12 +88,13 @@ def to_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def to_inputs(values: Any, name: str = "X") -> NDArray[Any]:
+def to_inputs(values: Any, name: str = "X", first_row: int = 0) -> NDArray[Any]:
     """Inputs as bytes, or as floats of 32 bits.
 
     Args:
         values: shape ``(n, ...)``.
         name: for messages.
+        first_row: number of the first row, for messages.
 
     Returns:
         Bytes stay bytes, other numbers become float32. Images have their channels
@@ -117,7 +117,7 @@ def to_inputs(values: Any, name: str = "X") -> NDArray[Any]:
     if not array.size:
         raise ValueError(f"{name} is empty, shape {array.shape}: give some samples")
     if array.dtype != np.uint8:
-        array = _to_floats(array, name, np.float32)
+        array = _to_floats(array, name, first_row)
     elif array.ndim == 3:
         array = array[:, None]
     return channels_first(array)
@@ -137,17 +137,15 @@ def channels_first(images: NDArray[Any]) -> NDArray[Any]:
     return images
 
 
-def is_image_batch(inputs: NDArray[Any]) -> bool:
-    """Whether inputs are images of one channel or three."""
-    return inputs.ndim == 4 and inputs.shape[1] in (1, 3)
-
-
-def to_labels(values: NDArray[Any], name: str = "y") -> NDArray[np.int64]:
+def to_labels(
+    values: NDArray[Any], name: str = "y", first_row: int = 0
+) -> NDArray[np.int64]:
     """Labels as whole numbers from 0 on.
 
     Args:
         values: shape ``(n,)``.
         name: for messages.
+        first_row: number of the first row, for messages.
 
     Returns:
         Labels of type int64.
@@ -172,24 +170,27 @@ def to_labels(values: NDArray[Any], name: str = "y") -> NDArray[np.int64]:
         if wrong:
             raise ValueError(
                 f"the labels of {name} must be whole numbers, got "
-                f"{values[wrong[0]]} in row {wrong[0]}"
+                f"{values[wrong[0]]} in row {first_row + wrong[0]}"
             )
     labels = values.astype(np.int64, copy=False)
     if len(labels) and labels.min() < 0:
         row = first_rows(labels < 0)[0]
         raise ValueError(
-            f"the labels of {name} must be from 0 on, got {labels[row]} in row {row}: "
-            f"{_renumber(name)} numbers the classes"
+            f"the labels of {name} must be from 0 on, got {labels[row]} in row "
+            f"{first_row + row}: {_renumber(name)} numbers the classes"
         )
     return labels
 
 
-def to_numbers(values: NDArray[Any], name: str = "y") -> NDArray[np.float64]:
+def to_numbers(
+    values: NDArray[Any], name: str = "y", first_row: int = 0
+) -> NDArray[np.float64]:
     """Targets to predict as numbers.
 
     Args:
         values: shape ``(n,)`` or ``(n, K)``.
         name: for messages.
+        first_row: number of the first row, for messages.
 
     Returns:
         Numbers of type float64, shape ``(n,)`` if ``K`` is 1.
@@ -205,7 +206,7 @@ def to_numbers(values: NDArray[Any], name: str = "y") -> NDArray[np.float64]:
         )
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    _to_floats(values, name, np.float32)  # what a stream tells must be finite, too
+    _to_floats(values, name, first_row)  # what a stream tells must be finite, too
     return values.astype(np.float64, copy=False)
 
 
@@ -246,16 +247,16 @@ def first_rows(wrong: NDArray[np.bool_], most: int = 5) -> list[int]:
     return [int(row) for row in np.flatnonzero(rows)[:most]]
 
 
-def _to_floats(array: NDArray[Any], name: str, dtype: Any) -> NDArray[Any]:
+def _to_floats(array: NDArray[Any], name: str, first_row: int) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # found below
-        floats = array.astype(dtype, copy=False)
+        floats = array.astype(np.float32, copy=False)
     # The extremes tell without a second array whether all is finite.
     if floats.size and not np.isfinite([floats.min(), floats.max()]).all():
         row = first_rows(~np.isfinite(floats))[0]
         value = array[row][~np.isfinite(floats[row])].flat[0]
         raise ValueError(
-            f"{name} must be finite numbers of 32 bits, got {value} in row {row}: fill "
-            "missing values in, or drop such rows"
+            f"{name} must be finite numbers of 32 bits, got {value} in row "
+            f"{first_row + row}: fill missing values in, or drop such rows"
         )
     return floats
 

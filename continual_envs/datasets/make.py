@@ -9,14 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from continual_envs.datasets.arrays import Arrays, RawData, to_task_ids
+from continual_envs.datasets.arrays import Arrays, RawData, to_array, to_task_ids
 from continual_envs.datasets.base import Dataset, DatasetError, Part
+from continual_envs.datasets.hugging_face import is_hugging_face, read_hugging_face
+from continual_envs.datasets.image_folder import read_image_folder
 from continual_envs.datasets.named import DATASETS, load_dataset
 from continual_envs.datasets.npz import read_npz
 from continual_envs.datasets.options import DataOptions
-from continual_envs.datasets.parts import assemble, check_classes
+from continual_envs.datasets.parts import (
+    assemble,
+    check_classes,
+    has_labels,
+    make_part,
+)
+from continual_envs.datasets.torch_dataset import (
+    is_torch_dataset,
+    read_torch_dataset,
+)
 
-__all__ = ["build_dataset", "is_finite", "make_dataset"]
+__all__ = ["build_dataset", "is_finite", "make_dataset", "read_test_part"]
 
 ACCEPTED = (
     "the name of a data set, a Dataset, (X, y), a torch data set, a Hugging Face data "
@@ -104,6 +115,39 @@ def build_dataset(data: Any, test: Any, options: DataOptions) -> Dataset:
     return assemble(raw, options)
 
 
+def read_test_part(test: Any, options: DataOptions) -> tuple[Part, int | None]:
+    """Test data without training data, for a live stream.
+
+    Args:
+        test: any kind of data.
+        options: the user's choices.
+
+    Returns:
+        The test data, and the number of classes or ``None``.
+    """
+    kind = _kind_of(test)
+    if kind is FUNCTION:
+        return read_test_part(test(), options)
+    if kind is None:
+        raise ValueError(f"cannot take {_describe(test)} as test data, expected (X, y)")
+    if kind in (NAME, COMPLETE):
+        dataset = load_dataset(test, options.data_dir) if kind is NAME else test
+        return dataset.test, dataset.num_classes
+    arrays = kind.read(test, options).train
+    targets = to_array(arrays.targets, "y_test")
+    if not has_labels(targets, options):
+        part = make_part(arrays, False, "_test")
+        return Part(part.inputs, part.targets.astype(np.float32)), None
+    part = make_part(arrays, True, "_test")
+    count = int(part.targets.max()) + 1
+    if options.num_classes is not None and count > options.num_classes:
+        raise ValueError(
+            f"num_classes={options.num_classes} has labels from 0 to "
+            f"{options.num_classes - 1}, got {count - 1} in y_test"
+        )
+    return part, options.num_classes or count
+
+
 def is_finite(data: Any) -> bool:
     """Whether data are of a kind that :func:`make_dataset` takes.
 
@@ -152,20 +196,21 @@ def _no_arrays(data: Any, options: DataOptions) -> RawData:
     raise AssertionError("this kind is not read as arrays")
 
 
-def _is_path(data: Any) -> bool:
-    return isinstance(data, Path | str)
+def _is_folder(data: Any) -> bool:
+    return isinstance(data, Path | str) and Path(data).expanduser().is_dir()
 
 
-def _read_path(data: str | Path, options: DataOptions) -> RawData:
+def _read_folder(data: str | Path, options: DataOptions) -> RawData:
+    return read_image_folder(Path(data).expanduser(), options.image_size)
+
+
+def _read_file(data: str | Path, options: DataOptions) -> RawData:
     path = Path(data).expanduser()
     if not path.exists():
         names = f"; names of data sets are {', '.join(DATASETS)}"
         raise DatasetError(
             f"{str(data)!r} does not exist{'' if isinstance(data, Path) else names}"
         )
-    if path.is_dir():
-        raise DatasetError(f"{path} is a folder, expected an .npz file")
-    options.check_used("an .npz file", _ARRAYS)
     return read_npz(path)
 
 
@@ -184,12 +229,27 @@ NAME = Kind(
     _TASKS,
 )
 COMPLETE = Kind("a Dataset", lambda data: isinstance(data, Dataset), _no_arrays, _TASKS)
-PATH = Kind("a path", _is_path, _read_path, (*_ARRAYS, "image_size"))
+FOLDER = Kind("a folder of images", _is_folder, _read_folder, (*_SPLIT, "image_size"))
+FILE = Kind(
+    "an .npz file", lambda data: isinstance(data, Path | str), _read_file, _ARRAYS
+)
 PAIR = Kind("arrays", _is_pair, _read_pair, _ARRAYS)
+TORCH = Kind(
+    "a torch data set",
+    is_torch_dataset,
+    lambda data, options: read_torch_dataset(data, options.image_size),
+    (*_ARRAYS, "image_size"),
+)
+HUGGING_FACE = Kind(
+    "a Hugging Face data set",
+    is_hugging_face,
+    read_hugging_face,
+    (*_ARRAYS, "image_size", "input_key", "target_key"),
+)
 FUNCTION = Kind("a function", callable, _no_arrays, tuple(DataOptions.names()))
 
 #: In the order in which they are tried.
-KINDS = (NAME, PATH, COMPLETE, PAIR, FUNCTION)
+KINDS = (NAME, FOLDER, FILE, COMPLETE, PAIR, TORCH, HUGGING_FACE, FUNCTION)
 
 
 def _read_test(test: Any, raw: RawData, options: DataOptions) -> Arrays:

@@ -53,5 +53,10 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Dataset:
     place = (name, data_root(data_dir))
     with _lock:
         if place not in _loaded:
-            _loaded[place] = DATASETS[name](place[1])
+            try:
+                _loaded[place] = DATASETS[name](place[1])
+            except ModuleNotFoundError as error:
+                raise ImportError(
+                    f"{name} needs {error.name}: pip install 'info-replay[streams]'"
+                ) from error
         return _loaded[place]

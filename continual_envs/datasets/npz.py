@@ -32,32 +32,33 @@ def read_npz(path: Path) -> RawData:
         DatasetError: if the file is damaged or lacks an array.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise DatasetError(f"{path} is no .npz file: save {_NAMES} as np.savez")
-            names = file.files
-            for name in ("X", "y"):
-                if name not in names:
-                    raise DatasetError(
-                        f"{path} has no array {name}, only {', '.join(names) or 'none'}"
-                        f": save {_NAMES}"
-                    )
-            if ("X_test" in names) != ("y_test" in names):
-                raise DatasetError(f"{path} has only one of X_test and y_test")
-            train = Arrays(*(_read(file, path, name) for name in ("X", "y", "task")))
-            test = None
-            if "X_test" in names:
-                test = Arrays(
-                    *(
-                        _read(file, path, name)
-                        for name in ("X_test", "y_test", "task_test")
-                    )
-                )
+        file = np.load(path, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise DatasetError(f"{path} is no .npz file: save {_NAMES} with np.savez")
+        with file:
+            return _read_all(file, path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        reason = " ".join(str(error).split())
         raise DatasetError(
-            f"{path} is damaged or no .npz file: {_one_line(error)}. Save {_NAMES} "
-            "with np.savez"
+            f"{path} is damaged or no .npz file: {reason}. Save {_NAMES} with np.savez"
         ) from error
+
+
+def _read_all(file: Any, path: Path) -> RawData:
+    names = file.files
+    for name in ("X", "y"):
+        if name not in names:
+            raise DatasetError(
+                f"{path} has no array {name}, only {', '.join(names) or 'none'}: save "
+                f"{_NAMES}"
+            )
+    if ("X_test" in names) != ("y_test" in names):
+        raise DatasetError(f"{path} has only one of X_test and y_test")
+    train = Arrays(*(_read(file, path, name) for name in ("X", "y", "task")))
+    test = None
+    if "X_test" in names:
+        of_test = ("X_test", "y_test", "task_test")
+        test = Arrays(*(_read(file, path, name) for name in of_test))
     return RawData(path.stem, train, test)
 
 
@@ -73,7 +74,3 @@ def _read(file: Any, path: Path, name: str) -> NDArray[Any] | None:
             f"{name} in {path} is an array of objects, which is a pickle and could run "
             f"code: it is not opened. Save numbers, {name}.astype('float32') say"
         ) from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
