@@ -56,6 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    from tqdm import tqdm
+
     from agents.runs.interrupts import Interrupted
     from agents.supervised.experiment import Experiment
     from agents.supervised.show import format_result
@@ -73,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     try:
-        _run_with_progress(experiment)
+        _run_with_progress(experiment, tqdm)
     except Interrupted as interrupt:
         print(
             f"interrupted at step {experiment.step}; to go on: info-replay train "
@@ -128,9 +130,7 @@ def _resumed(
     return ExperimentConfig(**{**saved, **again}), folder
 
 
-def _run_with_progress(experiment: Experiment) -> None:
-    from tqdm import tqdm
-
+def _run_with_progress(experiment: Experiment, tqdm: Any) -> None:
     config = experiment.config
     regression = experiment.env.dataset.num_classes is None
     name = "score" if regression else "accuracy"

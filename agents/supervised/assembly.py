@@ -41,8 +41,9 @@ DATA: Registry[Callable[..., Any]] = Registry("data", "info_replay.data")
 _OPTIONS = (
     "batch_size epochs imbalance imbalanced_task validation data_dir longtail blur "
     "label_noise width cut tasks column test_share test_seed targets num_classes "
-    "standardize input_key target_key"
+    "batched standardize input_key target_key"
 ).split()
+_USUAL = {"epochs": 1, "imbalance": 1, "validation": False}
 # The same, written as numbers with commas in between.
 _LISTS = ("class_order", "class_sizes", "image_size")
 
@@ -71,7 +72,12 @@ def make_env(config: ExperimentConfig, data: Any = None, **options: Any) -> Stre
         chosen[name] = None if text is None else numbers_of(text)
     if config.test is not None:
         chosen["test"] = find_data(config.test)
-    given = {name: value for name, value in chosen.items() if value is not None}
+    # A live stream has no epochs or tasks, not even one of them.
+    given = {
+        name: value
+        for name, value in chosen.items()
+        if value is not None and _USUAL.get(name) != value
+    }
     return make_stream(data, **{**given, **options})
 
 

@@ -134,6 +134,9 @@ class ExperimentConfig(Settings):
     num_classes: int | None = option(
         None, "of a live stream without test data", group=_CUT, min=1
     )
+    batched: bool | None = option(
+        None, "whether a live stream yields batches instead of samples", group=_CUT
+    )
     standardize: bool | None = option(
         None, "numbers to mean 0 and deviation 1 (on for own regression)", group=_CUT
     )

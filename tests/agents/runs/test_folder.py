@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agents.runs.events import EventLog
-from agents.runs.folder import RunError, RunFolder
+from agents.runs.folder import RunError, RunFolder, default_folder
 from agents.supervised.config import ExperimentConfig
 from tests.agents.runs.test_files import full
 
@@ -114,6 +114,55 @@ def test_a_file_that_cannot_be_written_is_named(
             folder.write("result.json", {"average": 2})
     assert folder.read("result.json") == {"average": 1}
     assert folder.is_finished
+
+
+# -- one process at a time ------------------------------------------------------------
+
+
+def test_a_folder_belongs_to_one_run_at_a_time(folder: RunFolder) -> None:
+    other = RunFolder(folder.path)
+    with pytest.raises(RunError, match=f"another process runs in {folder.path}"):
+        other.acquire()
+    folder.acquire()  # it has it already
+    folder.release()
+    other.acquire()
+    with pytest.raises(RunError, match="another process runs in"):
+        folder.acquire()
+
+
+# -- names ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chosen", "name"),
+    [
+        ({}, "x"),
+        ({"logger": "csv", "data_dir": "/data"}, "x"),  # these change nothing
+        ({"gamma": -0.5, "augmented": True}, "x-augmented-gamma-0.5"),
+        ({"criterion": "info_replay:MIC"}, "x-criterioninfo_replay-MIC"),
+    ],
+)
+def test_a_folder_is_named_after_what_is_not_usual(
+    chosen: dict[str, Any], name: str
+) -> None:
+    config = dataclasses.replace(CONFIG, **chosen)
+    assert default_folder(config, CONFIG, {"env": "x"}) == Path("runs") / name
+
+
+def test_a_name_that_would_be_too_long_has_a_hash_instead() -> None:
+    many: dict[str, Any] = {
+        field.name: 3.7123456789
+        for field in dataclasses.fields(CONFIG)
+        if field.type == "float" and field.metadata["matters"]
+    }
+    one, two = (
+        default_folder(
+            dataclasses.replace(CONFIG, **many, seed=seed), CONFIG, {"env": "x"}
+        ).name
+        for seed in (1, 2)
+    )
+    assert one != two
+    assert len(one) == len(two) == len("x-01234567")
 
 
 # -- events ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Ctrl-C waits for a good moment; a second one does not."""
+"""Ctrl-C and SIGTERM wait for a good moment; a second one does not."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ import threading
 
 import pytest
 
-from agents.runs.interrupts import deferred_interrupt
+from agents.runs.interrupts import Interrupted, deferred_interrupt
+
+both_signals = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
 
-def test_ctrl_c_is_told_when_asked_for() -> None:
+@both_signals
+def test_a_signal_is_told_when_asked_for(number: signal.Signals) -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     with deferred_interrupt() as interrupted:
-        assert not interrupted()
-        signal.raise_signal(signal.SIGINT)
-        assert interrupted()
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
+        assert interrupted() == 0
+        signal.raise_signal(number)
+        assert interrupted() == number
+    after = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    assert after == before
 
 
-def test_a_second_ctrl_c_strikes_at_once() -> None:
+@both_signals
+def test_a_second_signal_strikes_at_once(number: signal.Signals) -> None:
     with deferred_interrupt():
         signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(Interrupted) as struck:
+            signal.raise_signal(number)
+    assert struck.value.number == number
 
 
 def test_nothing_changes_in_another_thread() -> None:
