@@ -74,7 +74,7 @@ def make_stream(
     _check_known(data)
     if is_function(data):
         made = data(seed=0) if takes_seed(data) else data()
-        data = made if is_finite(made) else data
+        data = made if is_finite(made) or not hasattr(made, "__iter__") else data
     if _is_live(data):
         _check_names("a live stream", options, None, LIVE_OPTIONS)
         source: Source = LiveSource(data, test, chosen, data_options)
@@ -135,9 +135,10 @@ def _check_names(
         known = [*of_stream, *DataOptions.names()]
     for option in options:
         if option not in known:
-            has = (
-                f" with cut={cut!r}" if option in StreamOptions.names() and cut else ""
-            )
+            homes = [repr(home) for home, own in CUTS.items() if option in own]
+            has = ""
+            if cut is not None and homes:
+                has = f" with cut={cut!r}, which goes with cut={' or '.join(homes)}"
             # TorchRL's GymEnv tries an option and looks for Python's own words.
             raise TypeError(
                 f"{name or 'make_stream'} got an unexpected keyword argument "

@@ -32,10 +32,12 @@ def read_npz(path: Path) -> RawData:
         DatasetError: if the file is damaged or lacks an array.
     """
     try:
-        file = np.load(path, allow_pickle=False)
-        if isinstance(file, np.ndarray):
-            raise DatasetError(f"{path} is no .npz file: save {_NAMES} with np.savez")
-        with file:
+        with path.open("rb") as opened:
+            file = np.load(opened, allow_pickle=False)
+            if isinstance(file, np.ndarray):
+                raise DatasetError(
+                    f"{path} is no .npz file: save {_NAMES} with np.savez"
+                )
             return _read_all(file, path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         reason = " ".join(str(error).split())

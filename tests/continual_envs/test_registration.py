@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from typing import Any
 
@@ -110,3 +111,42 @@ def test_lanes_have_one_copy_of_the_data() -> None:
         "continual_envs/SplitDigits-v0", 3, vectorization_mode="sync"
     )
     assert len({id(env.unwrapped.dataset.train.inputs) for env in vector.envs}) == 1
+
+
+#: Digests of streams and of their evaluation sets, of the first release.
+RELEASED = {
+    "SplitDigits": ({"imbalance": 3, "validation": True}, "3940cea4033f15c5"),
+    "PermutedDigits": ({"expose_task_id": True}, "4f6e39e8a2441426"),
+    "DriftDigits": ({"width": 0.2, "epochs": 2}, "7596c68f98106d44"),
+    "SplitDiabetes": (
+        {"epochs": 2, "imbalanced_task": 1, "imbalance": 2},
+        "1269e74ba4814612",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_streams_are_those_of_the_first_release_bit_for_bit(name: str) -> None:
+    options, expected = RELEASED[name]
+    env = make_stream(name, batch_size=64, **options)
+    episode = play(env, 7)
+    found = hashlib.sha256()
+    for observation, info in zip(
+        episode.observations[:-1], episode.infos[1:], strict=True
+    ):
+        found.update(observation.tobytes())
+        for key in sorted(info):
+            found.update(info[key].tobytes())
+    for one in env.evaluation_sets:
+        found.update(one.inputs.tobytes() + one.targets.tobytes())
+    assert found.hexdigest()[:16] == expected
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_an_id_is_a_data_set_and_options(name: str) -> None:
+    require_data(BENCHMARKS[name].dataset)
+    entry = BENCHMARKS[name]
+    one = make_stream(name, batch_size=100)
+    other = make_stream(entry.dataset, batch_size=100, **entry.options)
+    assert_same(one.reset(seed=3), other.reset(seed=3))
+    assert one.boundaries == other.boundaries
