@@ -219,7 +219,7 @@ def best(most: int = 3) -> str:
 def brief(entry: dict[str, Any]) -> dict[str, Any]:
     """Of a run, what a comparison of many settings needs."""
     result = entry["result"]
-    memory = result.pop("memory", {})
+    memory = result.pop("memory", None) or {}
     kept = ("average", "diverged_at_step", "reservoir_count", "class_counts")
     found = {**result, **memory}
     return {

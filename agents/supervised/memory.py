@@ -40,7 +40,8 @@ def make_memory(
             config.policy,
             config.capacity,
             sampler=SubsetSampler(),
-            fixed_features=network.fixed_features,
+            # An augmented image has another feature each time.
+            fixed_features=network.fixed_features and not config.augmented,
             device=device,
             generator=torch.Generator(device=device).manual_seed(config.seed),
             criterion=make_criterion(config.criterion, eta=config.eta),
