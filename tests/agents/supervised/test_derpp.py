@@ -254,22 +254,6 @@ def padded(batch: Batch) -> Batch:
     return np.concatenate([inputs, more]), np.concatenate([targets, none])
 
 
-@pytest.mark.parametrize("network", ["fc", "resnet18"])
-def test_padding_is_neither_learned_nor_stored(network: str) -> None:
-    one, two = (make_agent("infors", network=network) for _ in range(2))
-    for batch in batches(2):
-        observation, label = padded(batch)
-        assert one.act(observation).shape == (10,)
-        one.learn(observation, label)
-        two.learn(*batch)
-    held = one.memory[:]
-    assert torch.equal(held["observation"], two.memory[:]["observation"])
-    assert (held["target"] >= 0).all()
-    torch.testing.assert_close(parameters(one), parameters(two), rtol=0, atol=1e-5)
-    for mine, other in zip(one.network.buffers(), two.network.buffers(), strict=True):
-        torch.testing.assert_close(mine, other)
-
-
 def test_a_mask_tells_padding_where_targets_are_numbers() -> None:
     one, two = (make_agent("rs", **REGRESSION) for _ in range(2))
     for batch in batches(3, env="SplitDiabetes"):
@@ -387,20 +371,6 @@ def test_predicted_numbers_are_cut_to_the_actions_there_are() -> None:
     assert (agent.predict(np.zeros((3, 10), np.float32)) == -1).all()
 
 
-@pytest.mark.parametrize(
-    ("network", "augmented"), [("fc", False), ("fc", True), ("resnet18", True)]
-)
-def test_predicting_first_changes_nothing(network: str, augmented: bool) -> None:
-    one, two = (
-        make_agent("infors", network=network, augmented=augmented) for _ in range(2)
-    )
-    for observation, label in batches(3):
-        one.act(observation)
-        one.learn(observation, label)
-        two.learn(observation, label)
-    assert_same_state(one.state_dict(), two.state_dict())
-
-
 def test_what_was_learned_in_between_is_not_forgotten() -> None:
     one, two = (make_agent("infors") for _ in range(2))
     early, late = batches(2)
@@ -434,33 +404,6 @@ def saved(agent: DERPlusPlusAgent) -> io.BytesIO:
     torch.save(agent.state_dict(), file)
     file.seek(0)
     return file
-
-
-@pytest.mark.parametrize(
-    ("policy", "options"),
-    [
-        ("infors", {}),
-        ("gss", {}),
-        (None, {}),
-        ("infors", {"augmented": True}),
-        ("rs", {"network": "resnet18", "augmented": True}),
-    ],
-)
-def test_a_saved_agent_goes_on_bit_for_bit(
-    policy: str | None, options: dict[str, Any]
-) -> None:
-    agent = make_agent(policy, **options)
-    stream = batches(4)
-    for batch in stream[:2]:
-        agent.learn(*batch)
-    other = make_agent(policy, **options, init=9, seed=9)
-    other.act(stream[0][0])
-    other.load_state_dict(torch.load(saved(agent), weights_only=True))
-    for observation, label in stream[2:]:
-        assert other.act(observation).tolist() == agent.act(observation).tolist()
-        agent.learn(observation, label)
-        other.learn(observation, label)
-    assert_same_state(other.state_dict(), agent.state_dict())
 
 
 def test_a_state_without_a_part_is_refused_and_nothing_changes() -> None:

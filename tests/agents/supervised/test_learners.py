@@ -164,10 +164,21 @@ def test_a_learner_that_cannot_be_made_is_refused(
 # -- what all have in common ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"augmented": True}, {"network": "resnet18"}])
+def normalizing(num_outputs: int) -> nn.Module:
+    layers = nn.Flatten(), nn.Linear(64, 20), nn.BatchNorm1d(20), nn.ReLU()
+    return nn.Sequential(*layers, nn.Linear(20, num_outputs))
+
+
+NORMALIZING: dict[str, Any] = {"network": normalizing, "feature": "3"}
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+@pytest.mark.parametrize("options", [{}, NORMALIZING])
 @for_each_learner
-def test_predicting_first_changes_nothing(name: str, options: dict[str, Any]) -> None:
-    one, two = (make(name, **options) for _ in range(2))
+def test_predicting_first_changes_nothing(
+    name: str, options: dict[str, Any], augmented: bool
+) -> None:
+    one, two = (make(name, **options, augmented=augmented) for _ in range(2))
     for observation, label in batches(3):
         one.act(observation)
         one.predict(observation)
@@ -176,11 +187,15 @@ def test_predicting_first_changes_nothing(name: str, options: dict[str, Any]) ->
     assert_same_state(one.state_dict(), two.state_dict())
 
 
+@pytest.mark.parametrize("options", [{}, NORMALIZING])
 @for_each_learner
-def test_padding_is_neither_learned_nor_stored(name: str) -> None:
-    one, two = (make(name) for _ in range(2))
+def test_padding_is_neither_learned_nor_stored(
+    name: str, options: dict[str, Any]
+) -> None:
+    one, two = (make(name, **options) for _ in range(2))
     for observation, label in batches(4):
-        padded = np.concatenate([observation, np.zeros_like(observation[:2])])
+        padded = np.concatenate([observation, np.full_like(observation[:2], 99)])
+        assert one.act(padded).shape == (10,)
         one.learn(padded, np.concatenate([label, [-1, -1]]))
         one.learn(padded, np.full(10, -1))
         two.learn(observation, label)
@@ -213,7 +228,14 @@ DROPPING: dict[str, Any] = {"network": Dropping, "feature": "drop"}
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"augmented": True, "policy": "gss"}, DROPPING]
+    "options",
+    [
+        {},
+        {"augmented": True, "policy": "gss"},
+        {"policy": None},
+        {**NORMALIZING, "augmented": True, "policy": "rs"},
+        DROPPING,
+    ],
 )
 @for_each_learner
 def test_a_saved_learner_goes_on_bit_for_bit(
@@ -256,7 +278,7 @@ def test_each_training_pass_drops_something_else_and_none_does_at_rest() -> None
 
 
 def test_a_state_of_a_learner_without_randomness_still_loads() -> None:
-    learner, other = (make("der++", network="resnet18", init=n) for n in (0, 1))
+    learner, other = (make("der++", **NORMALIZING, init=n) for n in (0, 1))
     follow(learner, batches(2))
     state = saved(learner)
     del state["randomness"]  # as older versions saved it
