@@ -8,7 +8,8 @@ residual of all candidates in ``O(nD)`` instead of computing them anew.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Generic, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic
 
 import numpy as np
 import torch
@@ -206,7 +207,8 @@ def _join(*parts: Matrix) -> Matrix:
     return torch.cat(parts)
 
 
-class _Changes(NamedTuple, Generic[Matrix]):
+@dataclass(slots=True)
+class _Changes(Generic[Matrix]):
     """Points that came and went, relative to the memory before the first of them."""
 
     points: Matrix  # representations, (m, D)
