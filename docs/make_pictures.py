@@ -182,32 +182,6 @@ def memory_picture() -> Figure:
     return figure
 
 
-def streams_picture() -> Figure:
-    """How often each class of the digits comes along three streams."""
-    streams = {
-        "SplitDigits": {},
-        "SplitDigits, imbalance=5, seed=2": {"imbalance": 5},
-        "DriftDigits": {},
-    }
-    figure, rows = plt.subplots(len(streams), 1, figsize=(8, 5), layout="constrained")
-    for axes, (title, options) in zip(rows, streams.items(), strict=True):
-        env = make_stream(title.split(",")[0], batch_size=50, epochs=4, **options)
-        env.reset(seed=2)
-        counts = []
-        for _ in range(env.num_steps):
-            info = env.step(np.zeros(50, dtype=np.int64))[-1]
-            counts.append(np.bincount(info["label"][info["label"] >= 0], minlength=10))
-        shares = np.array(counts) / np.array(counts).sum(1, keepdims=True)
-        colors = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
-        axes.stackplot(
-            np.arange(len(counts)), shares.T, colors=colors, alpha=0.85, step="mid"
-        )
-        axes.set(xlim=(0, len(counts) - 1), ylim=(0, 1), yticks=[], title=title)
-    figure.supxlabel("step", fontsize=10)
-    figure.supylabel("share of each class", fontsize=10)
-    return figure
-
-
 #: Memories in the picture of Q-learning, and their colours.
 Q_MEMORIES = {
     "FIFO": MUTED,
@@ -328,26 +302,25 @@ def architecture_picture() -> Figure:
 
 PICTURES: dict[str, Callable[[], Figure]] = {
     "architecture": architecture_picture,
-    "streams": streams_picture,
     "toy_regression": toy_regression_picture,
     "memory": memory_picture,
     "q_learning": q_learning_picture,
 }
 
 
-def main() -> None:
+def draw_all(pictures: dict[str, Callable[[], Figure]]) -> None:
     """Draw the pictures that the command line names, or all of them."""
     parser = argparse.ArgumentParser(description="Draw the documentation's pictures.")
-    parser.add_argument("names", nargs="*", metavar="name", help=" or ".join(PICTURES))
-    names = parser.parse_args().names or list(PICTURES)
-    unknown = sorted(set(names) - set(PICTURES))
+    parser.add_argument("names", nargs="*", metavar="name", help=" or ".join(pictures))
+    names = parser.parse_args().names or list(pictures)
+    unknown = sorted(set(names) - set(pictures))
     if unknown:
         parser.error(f"no picture is called {', '.join(unknown)}")
     STATIC.mkdir(exist_ok=True)
     plt.rcParams.update(STYLE)
     for name in names:
         path = STATIC / f"{name}.png"
-        figure = PICTURES[name]()
+        figure = pictures[name]()
         # No software version in the file: the same picture gives the same bytes.
         figure.savefig(path, metadata={"Software": None})
         plt.close(figure)
@@ -355,4 +328,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    draw_all(PICTURES)

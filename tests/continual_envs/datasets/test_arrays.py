@@ -309,11 +309,12 @@ def test_small_differences_of_large_targets_survive() -> None:
 
 
 def test_labels_and_bytes_are_not_standardized() -> None:
-    assert make_dataset((X, Y)).standardization is None
-    both = make_dataset((X, Y), standardize=True)
-    assert both.standardization is not None
-    np.testing.assert_allclose(both.train.inputs.mean(0), 0, atol=1e-6)
-    assert both.train.targets.dtype == np.int64
+    assert make_dataset((X, Y), standardize=False).standardization is None
+    data = make_dataset((X, Y))
+    assert data.standardization is not None
+    assert data.standardization.target_scale is None
+    np.testing.assert_allclose(data.train.inputs.mean(0), 0, atol=1e-6)
+    assert data.train.targets.dtype == np.int64
     images = RANDOM.integers(0, 256, (60, 5, 5), dtype=np.uint8)
     data = make_dataset((images, X[:, 0] + 20))
     assert data.train.inputs.dtype == np.uint8
