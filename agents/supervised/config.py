@@ -138,7 +138,7 @@ class ExperimentConfig(Settings):
         None, "whether a live stream yields batches instead of samples", group=_CUT
     )
     standardize: bool | None = option(
-        None, "numbers to mean 0 and deviation 1 (on for own regression)", group=_CUT
+        None, "own vectors and numbers to mean 0 and deviation 1 (on)", group=_CUT
     )
     image_size: str | None = option(
         None,

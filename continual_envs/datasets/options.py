@@ -24,8 +24,7 @@ class DataOptions:
             live stream without test data needs it.
         targets: ``"labels"``, ``"numbers"``, or ``"auto"``: whole numbers are labels.
         standardize: whether inputs that are vectors of floats, and targets that are
-            numbers, are brought to mean 0 and deviation 1; by default only where the
-            targets are numbers.
+            numbers, are brought to mean 0 and deviation 1; by default they are.
         image_size: height and width to which images are resized.
         input_key: column of the inputs of a Hugging Face data set, or several columns
             of numbers.

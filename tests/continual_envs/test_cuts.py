@@ -75,7 +75,8 @@ def test_a_column_is_cut_into_ranges_of_equally_many_samples(
 
 def test_given_ids_are_tasks_in_their_order() -> None:
     years = 1990 + 10 * (np.arange(240) % 3)
-    env = make_stream((X, Y), task_ids=years, batch_size=50, expose_task_id=True)
+    how = {"batch_size": 50, "expose_task_id": True, "standardize": False}
+    env = make_stream((X, Y), task_ids=years, **how)
     year_of = {x.tobytes(): year for x, year in zip(X, years.tolist(), strict=True)}
     episode = play(env, 0)
     seen = [year_of[x.tobytes()] for x in episode.inputs]

@@ -48,7 +48,8 @@ def test_tensors_are_read_like_arrays() -> None:
 
 
 def test_test_data_may_be_a_data_set_as_well() -> None:
-    found = make_dataset(TensorDataset(X, Y), test=TensorDataset(X[:9], Y[:9]))
+    test = TensorDataset(X[:9], Y[:9])
+    found = make_dataset(TensorDataset(X, Y), test=test, standardize=False)
     np.testing.assert_array_equal(found.test.inputs, X[:9])
 
 
