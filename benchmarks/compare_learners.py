@@ -35,7 +35,7 @@ def jobs() -> Iterator[Job]:
         SEEDS, POLICIES, LEARNERS.items()
     ):
         if method == "finetune" and policy != POLICIES[0]:
-            continue  # it replays nothing
+            continue  # it has no memory
         yield {"method": method, **options, "policy": policy, "seed": seed}
 
 

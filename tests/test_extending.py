@@ -1,4 +1,4 @@
-"""The policy and the criterion of docs/extending.md run as they stand."""
+"""The examples of docs/extending.md run as they stand."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parent.parent / "docs" / "extending.md"
-POLICY, *POLICY_USES, CRITERION, CRITERION_USE = re.findall(
-    r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL
-)
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+#: The examples to be saved, by the names of their files on the page, and their uses.
+NAMES = re.findall(r"Save this as `(\w+\.py)`", PAGE.read_text())
+FILES = [code for code in BLOCKS if code.startswith('"""')]
+USES = [code for code in BLOCKS if code not in FILES]
 COMMANDS = re.findall(r"```sh\ninfo-replay (.*?)\n```", PAGE.read_text())
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of a user's own, with the two files of the page."""
-    (tmp_path / "newest.py").write_text(POLICY)
-    (tmp_path / "doubt.py").write_text(CRITERION)
+    """A folder of a user's own, with the files of the page."""
+    for name, code in zip(NAMES, FILES, strict=True):
+        (tmp_path / name).write_text(code)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("code", [*POLICY_USES, CRITERION_USE])
+@pytest.mark.parametrize("code", USES)
 def test_the_examples_run(code: str) -> None:
     exec(compile(code, str(PAGE), "exec"), {})
 
@@ -46,9 +48,10 @@ def test_the_commands_find_what_is_in_the_current_folder(
     )
     assert done.returncode == 0, done.stderr
     config = json.loads((folder / "run" / "config.json").read_text())
-    assert ":" in config["policy"] or ":" in config["criterion"]
+    kinds = ("policy", "criterion", "learner", "network", "data")
+    assert any(":" in (config[kind] or "") for kind in kinds)
 
 
-@pytest.mark.parametrize("code", [POLICY, CRITERION])
+@pytest.mark.parametrize("code", FILES)
 def test_the_examples_are_short_enough_to_read(code: str) -> None:
     assert len(code.splitlines()) < 30

@@ -154,7 +154,7 @@ class ExperimentConfig(Settings):
     )
     learner: str = option(
         "der++",
-        "der++, er, er-ace, finetune or module:Class",
+        "der++, er, er-ace, finetune (no memory) or module:Class",
         group=_LEARNER,
         check=check_learner,
     )
@@ -283,6 +283,8 @@ class ExperimentConfig(Settings):
             object.__setattr__(self, "env", None)  # its default does not count then
         elif self.env is None:
             raise ValueError("env must be a benchmark where data is None, got None")
+        if self.learner == "finetune":
+            object.__setattr__(self, "policy", NO_REPLAY)  # it has no memory
         super().__post_init__()
 
     def check_dataset(self, dataset: Dataset) -> None:

@@ -83,6 +83,9 @@ def format_result(folder: RunFolder) -> str:
 def _title(result: dict[str, Any]) -> str:
     """What a run was, in a few words."""
     what = result.get("stream", result["env"])  # the latter in version 0.1
+    learner = result.get("learner", "der++")
+    if learner != "der++":
+        what = f"{what}, {learner}"
     return (
         f"{what}, {result['policy']}, imbalance {result['imbalance']}, seed "
         f"{result['seed']}"
