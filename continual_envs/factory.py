@@ -72,7 +72,7 @@ def make_stream(
     of_data = {key: options.pop(key) for key in DataOptions.names() if key in options}
     chosen, data_options = StreamOptions(**options), DataOptions(**of_data)
     _check_known(data)
-    if is_function(data):
+    if is_function(data) and not is_finite(data):
         made = data(seed=0) if takes_seed(data) else data()
         data = made if is_finite(made) or not hasattr(made, "__iter__") else data
     if _is_live(data):

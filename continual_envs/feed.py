@@ -17,7 +17,10 @@ def is_function(data: Any) -> bool:
 
 def takes_seed(function: Callable[..., Any]) -> bool:
     """Whether a function has an argument ``seed``."""
-    return "seed" in inspect.signature(function).parameters
+    try:
+        return "seed" in inspect.signature(function).parameters
+    except ValueError:  # some functions written in C do not tell
+        return False
 
 
 class Feed:

@@ -45,7 +45,7 @@ def hold_out(part: Part, labels: bool, share: float, seed: int) -> tuple[Part, P
         if not 0 < count < len(samples):
             whose = f"class {group}" if labels else "the data"
             raise ValueError(
-                f"{whose} has {len(samples)} samples: too few to hold a share of "
+                f"{whose} has {len(samples)} samples, too few to hold a share of "
                 f"{share} out. Give test data as test=, another test_share, or more "
                 "samples"
             )

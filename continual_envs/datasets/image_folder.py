@@ -106,7 +106,7 @@ def _common(
     channels, first = 1, None
     for file, _ in files:
         with _opened(file) as image:
-            channels = max(channels, channels_of(image))
+            channels = max(channels, channels_of(image, str(file)))
             width, height = image.size
         if first is None:
             first = (file, (height, width))

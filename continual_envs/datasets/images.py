@@ -19,8 +19,22 @@ def is_picture(value: Any) -> bool:
     return any(base.__module__.startswith("PIL.") for base in type(value).__mro__)
 
 
-def channels_of(image: Any) -> int:
-    """Number of channels that an image of Pillow needs: one if it is gray."""
+def channels_of(image: Any, name: str) -> int:
+    """Number of channels that an image of Pillow needs: one if it is gray.
+
+    Args:
+        image: any.
+        name: for messages.
+
+    Raises:
+        ValueError: if it has more than a byte per pixel and channel, which Pillow would
+            cut off.
+    """
+    if image.mode == "F" or image.mode.startswith("I"):
+        raise ValueError(
+            f"{name} has more than 8 bits per pixel (mode {image.mode!r}): convert it "
+            "to 8 bits, or give arrays of floats"
+        )
     return 1 if image.mode in ("1", "L") else 3
 
 
@@ -84,7 +98,7 @@ class Rows:
             ValueError: if it has another shape than the first one.
         """
         if is_picture(value):
-            pixels = self._pixels(value)
+            pixels = self._pixels(value, f"the image of sample {self._first + row}")
         else:
             pixels = to_array(value, f"the input of sample {self._first + row}")
         if not row:
@@ -102,9 +116,9 @@ class Rows:
             self.array = self.array.astype(np.result_type(self.array, pixels))
         self.array[row] = pixels
 
-    def _pixels(self, image: Any) -> NDArray[np.uint8]:
+    def _pixels(self, image: Any, name: str) -> NDArray[np.uint8]:
         """The pixels of an image; a first one in color makes all colored."""
-        if channels_of(image) > self._channels:
+        if channels_of(image, name) > self._channels:
             self._channels = 3
             if self.array.ndim == 4 and self.array.shape[1] == 1:
                 self.array = self.array.repeat(3, axis=1)

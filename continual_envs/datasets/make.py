@@ -289,6 +289,12 @@ def _check_complete(dataset: Dataset) -> None:
             f"{dataset.name} has training inputs of shape {dataset.input_shape} and "
             f"test inputs of {dataset.test.inputs.shape[1:]}: give both the same shape"
         )
+    for values, part in ((dataset.train, "training"), (dataset.test, "test")):
+        if values.inputs.dtype not in (np.uint8, np.float32):
+            raise ValueError(
+                f"{dataset.name} has {part} inputs of type {values.inputs.dtype}: give "
+                "uint8 or float32"
+            )
     kind = dataset.train.targets.dtype.kind
     if dataset.num_classes is None:
         if kind != "f":

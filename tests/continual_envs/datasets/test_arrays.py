@@ -168,7 +168,7 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "empty": (X[:0], Y[:0], {}, r"X is empty, shape \(0, 4\)"),
     "no columns": (X[:, :0], Y, {}, r"X is empty, shape \(60, 0\)"),
     "a number": (3.0, Y, {}, "X has no samples"),
-    "too few": (X[:4], [0, 0, 0, 1], {}, "class 1 has 1 samples: too few"),
+    "too few": (X[:4], [0, 0, 0, 1], {}, "class 1 has 1 samples, too few"),
     "too many classes": (X, Y, {"num_classes": 2}, "num_classes=2 .*got 2 in row 2"),
     "empty class": (X, Y, {"num_classes": 5}, "no sample of class 3, 4: add some"),
     "task ids": (X, Y, {"task_ids": Y[:5]}, r"task_ids .*60 samples, got .*\(5,\)"),
@@ -372,6 +372,10 @@ def floats(count: int, width: int = 2) -> Any:
             "int64",
         ),
         (Dataset("Mine", Part(floats(3), Y[:3]), Part(floats(3), Y[:3]), 4), "class 3"),
+        (
+            Dataset("Mine", Part(X[:3], Y[:3]), Part(floats(3, 4), Y[:3]), 3),
+            "training inputs of type float64: give uint8 or float32",
+        ),
         (
             Dataset("Mine", Part(floats(3), Y[:3] / 2), Part(floats(3), Y[:3]), 3),
             "labels are whole",

@@ -142,3 +142,12 @@ def test_options_of_arrays_do_not_apply(
     root, _ = animals
     with pytest.raises(ValueError, match="targets does not apply to a folder"):
         make_stream(root, targets="numbers")
+
+
+def test_images_of_16_bits_are_refused_instead_of_cut_off(tmp_path: Path) -> None:
+    deep = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
+    for name in ("a", "b"):
+        draw(tmp_path / name / "0.png", (6, 5))
+    Image.fromarray(deep).save(tmp_path / "b" / "deep.png")
+    with pytest.raises(ValueError, match="deep.png has more than 8 bits .*'I;16'"):
+        make_dataset(tmp_path)

@@ -110,6 +110,7 @@ def test_gray_images_among_colored_ones_become_colored(gray_first: bool) -> None
         ([(torch.zeros(3), [0]), (torch.zeros(3), [0, 1])], "targets .* different"),
         ([(object(), 0)], "the input of sample 0 is an array of objects"),
         ([(torch.tensor([0.0, torch.nan]), 0)] * 4, "X .*got nan in row 0"),
+        ([(Image.new("F", (4, 5)), 0)], "image of sample 0 has more than 8 bits"),
         ([], "X is empty"),
     ],
 )
@@ -123,3 +124,12 @@ def test_images_of_different_sizes_can_be_resized() -> None:
     source = Samples([(image(5 + row, 4), row % 2) for row in range(10)])
     env = make_stream(source, image_size=(8, 6), batch_size=4)
     assert env.reset(seed=0)[0].shape == (4, 3, 8, 6)
+
+
+def test_a_data_set_that_can_be_called_is_not() -> None:
+    class Callable(Samples):
+        def __call__(self) -> None:
+            raise AssertionError
+
+    env = make_stream(Callable([(x, int(y)) for x, y in zip(X, Y, strict=True)]))
+    assert env.dataset.num_classes == 3
