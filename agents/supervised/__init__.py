@@ -15,8 +15,8 @@ order in which a run needs it:
 * :mod:`~agents.supervised.memory`: the memory of the settings;
 * :mod:`~agents.supervised.experiment`: the run;
 * :mod:`~agents.supervised.evaluation`, :mod:`~agents.supervised.metrics`,
-  :mod:`~agents.supervised.results`, :mod:`~agents.supervised.callbacks`: what is told of
-  it;
+  :mod:`~agents.supervised.results`, :mod:`~agents.supervised.callbacks`: what is told
+  of it;
 * :mod:`~agents.supervised.saved_run`, :mod:`~agents.supervised.show`: what it leaves;
 * :mod:`~agents.supervised.frozen_features`: features of a network that does not learn.
 """

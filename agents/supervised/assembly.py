@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from torch import nn
 from torchrl.data import TensorDictReplayBuffer
 
-from agents.objects import is_object
+from agents.objects import is_object, object_name
 from agents.supervised.checks import numbers_of
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.learner import Learner, make_learner
@@ -26,6 +27,7 @@ __all__ = [
     "find_data",
     "make_agent",
     "make_env",
+    "settings_of",
 ]
 
 #: Makes a memory from the settings, the number of classes and the network.
@@ -46,6 +48,44 @@ _OPTIONS = (
 _USUAL = {"epochs": 1, "imbalance": 1, "validation": False}
 # The same, written as numbers with commas in between.
 _LISTS = ("class_order", "class_sizes", "image_size")
+
+
+def settings_of(
+    config: ExperimentConfig,
+    env: StreamEnv | None,
+    network: NetworkSource | None,
+    learner: Callable[..., Learner] | None,
+    metrics: list[str] | None,
+) -> ExperimentConfig:
+    """Settings that name the objects that are used in place of them.
+
+    Args:
+        config: the settings.
+        env: a stream.
+        network: a module, or what makes one.
+        learner: class of a learner.
+        metrics: names of metrics.
+
+    Returns:
+        The settings, changed where something is given.
+
+    Raises:
+        ValueError: if the stream shows single samples.
+    """
+    changed: dict[str, Any] = {}
+    if env is not None:
+        if env.options.batch_size is None:
+            raise ValueError("env must show batches: give it a batch_size, got None")
+        if is_object(config.data) or (config.data is None and config.env != env.name):
+            changed["data"] = f"<{env.name}>"
+        for name in ("batch_size", "epochs", "imbalance", "validation"):
+            changed[name] = getattr(env.options, name)
+    for name, thing in (("network", network), ("learner", learner)):
+        if thing is not None:
+            changed[name] = object_name(thing)
+    if metrics:
+        changed["metrics"] = ",".join(f"<{name}>" for name in metrics)
+    return dataclasses.replace(config, **changed)
 
 
 def make_env(config: ExperimentConfig, data: Any = None, **options: Any) -> StreamEnv:

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from agents.supervised.config import ExperimentConfig
+from agents.supervised.learner import Learner
+from continual_envs import StreamEnv
 from info_replay.registry import Registry
 
-if TYPE_CHECKING:
-    from agents.supervised.experiment import Experiment
-
-__all__ = ["CALLBACKS", "Callback"]
+__all__ = ["CALLBACKS", "Callback", "Run"]
 
 #: Callbacks by name; ``"module:Class"`` finds any.
 CALLBACKS: Registry[Any] = Registry("callback", "info_replay.callbacks")
+
+
+class Run(Protocol):
+    """What a callback sees: an :class:`~agents.supervised.experiment.Experiment`.
+
+    Attributes:
+        config: the settings.
+        agent: the learner, with its network and memory.
+        env: the stream.
+        step: steps so far.
+        num_steps: steps of the whole run, ``None`` of a stream without an end.
+    """
+
+    config: ExperimentConfig
+    agent: Learner
+    env: StreamEnv
+    step: int
+    num_steps: int | None
+
+    def save(self) -> None:
+        """Write a checkpoint."""
 
 
 class Callback:
@@ -33,7 +54,7 @@ class Callback:
         4 50 5
     """
 
-    def on_step(self, experiment: Experiment, reward: float) -> None:
+    def on_step(self, experiment: Run, reward: float) -> None:
         """A batch was predicted and learned from.
 
         Args:
@@ -41,7 +62,7 @@ class Callback:
             reward: of the predictions.
         """
 
-    def on_evaluation(self, experiment: Experiment, scores: list[float]) -> None:
+    def on_evaluation(self, experiment: Run, scores: list[float]) -> None:
         """Every task was scored.
 
         Args:

@@ -6,7 +6,6 @@ can be killed at any moment and resumed; what comes out is the same bit for bit.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.objects import is_object, object_name
 from agents.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from agents.runs.events import EventLog
 from agents.runs.files import remove_partial_files
@@ -28,6 +26,7 @@ from agents.supervised.assembly import (
     NetworkSource,
     make_agent,
     make_env,
+    settings_of,
 )
 from agents.supervised.callbacks import CALLBACKS, Callback
 from agents.supervised.config import ExperimentConfig
@@ -108,7 +107,7 @@ class Experiment:
         named = named_metrics(metrics)
         if config.metrics is not None and metrics is None:
             named = named_metrics(config.metrics.split(","))
-        config = _settings_of(
+        config = settings_of(
             config, env, network, learner, [*named] if metrics else None
         )
         if folder is not None:
@@ -373,30 +372,6 @@ class Experiment:
             ) from error
         # What was noted after the checkpoint will be noted again.
         self._events.rewind(written)
-
-
-def _settings_of(
-    config: ExperimentConfig,
-    env: StreamEnv | None,
-    network: NetworkSource | None,
-    learner: Callable[..., Learner] | None,
-    metrics: list[str] | None,
-) -> ExperimentConfig:
-    """Settings that name the objects that are used in place of them."""
-    changed: dict[str, Any] = {}
-    if env is not None:
-        if env.options.batch_size is None:
-            raise ValueError("env must show batches: give it a batch_size, got None")
-        if is_object(config.data) or (config.data is None and config.env != env.name):
-            changed["data"] = f"<{env.name}>"
-        for name in ("batch_size", "epochs", "imbalance", "validation"):
-            changed[name] = getattr(env.options, name)
-    for name, thing in (("network", network), ("learner", learner)):
-        if thing is not None:
-            changed[name] = object_name(thing)
-    if metrics:
-        changed["metrics"] = ",".join(f"<{name}>" for name in metrics)
-    return dataclasses.replace(config, **changed)
 
 
 def _check_savable(agent: Learner) -> None:
