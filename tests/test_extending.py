@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from agents.cli import main
+
 PAGE = Path(__file__).parent.parent / "docs" / "extending.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 #: The examples to be saved, by the names of their files on the page, and their uses.
@@ -25,6 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of a user's own, with the files of the page."""
     for name, code in zip(NAMES, FILES, strict=True):
         (tmp_path / name).write_text(code)
+        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
@@ -36,20 +39,28 @@ def test_the_examples_run(code: str) -> None:
     exec(compile(code, str(PAGE), "exec"), {})
 
 
+def kept(folder: Path) -> str:
+    """What was of the user's own in a run."""
+    config = json.loads((folder / "run" / "config.json").read_text())
+    kinds = ("policy", "criterion", "learner", "network", "data")
+    return "".join(config[kind] for kind in kinds if ":" in (config[kind] or ""))
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_commands_find_what_is_in_the_current_folder(
-    command: str, folder: Path
-) -> None:
+def test_the_commands_run(command: str, folder: Path) -> None:
+    assert main([*command.split(), "--steps", "4", "--out", "run"]) == 0
+    assert kept(folder) in command
+
+
+def test_a_command_finds_what_is_in_the_current_folder(folder: Path) -> None:
     program = [sys.executable, "-c", "from agents.entry import main; exit(main())"]
-    words = [*program, *command.split(), "--steps", "4", "--out", "run"]
+    words = [*program, *COMMANDS[0].split(), "--steps", "4", "--out", "run"]
     environment = {**os.environ, "PYTHONPATH": str(PAGE.parent.parent)}
     done = subprocess.run(
         words, cwd=folder, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    config = json.loads((folder / "run" / "config.json").read_text())
-    kinds = ("policy", "criterion", "learner", "network", "data")
-    assert any(":" in (config[kind] or "") for kind in kinds)
+    assert kept(folder) in COMMANDS[0]
 
 
 @pytest.mark.parametrize("code", FILES)
