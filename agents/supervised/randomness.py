@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
 
-__all__ = ["OwnRandomness"]
+__all__ = ["OwnRandomness", "drawing_from"]
 
 
 class OwnRandomness:
@@ -21,6 +21,7 @@ class OwnRandomness:
     Args:
         seed: of the random numbers.
         device: where the code computes.
+        repeats: whether each block finds the same numbers again.
 
     Example:
         >>> one, two = (OwnRandomness(0, torch.device("cpu")) for _ in range(2))
@@ -34,7 +35,10 @@ class OwnRandomness:
         (True, False)
     """
 
-    def __init__(self, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, seed: int, device: torch.device, *, repeats: bool = False
+    ) -> None:
+        self._repeats = repeats
         self._devices = [device] if device.type == "cuda" else []
         self._states = [
             torch.Generator(each).manual_seed(seed).get_state()
@@ -49,6 +53,8 @@ class OwnRandomness:
             for device, state in zip(self._devices, self._states[1:], strict=True):
                 torch.cuda.set_rng_state(state, device)
             yield
+            if self._repeats:
+                return
             self._states = [torch.get_rng_state()]
             self._states += [torch.cuda.get_rng_state(each) for each in self._devices]
 
@@ -66,3 +72,8 @@ class OwnRandomness:
         if self._devices and "cuda" in state_dict:
             states[1] = state_dict["cuda"]
         self._states = [state.cpu() for state in states]
+
+
+def drawing_from(randomness: OwnRandomness | None) -> AbstractContextManager[None]:
+    """Inside of random numbers, or with torch's own if there are none."""
+    return nullcontext() if randomness is None else randomness.inside()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from agents.supervised.gradients import mean_loss
 from agents.supervised.inputs import augment, scale, without_padding
 from agents.supervised.learner import DivergenceError
 from agents.supervised.networks import FeatureNetwork
-from agents.supervised.randomness import OwnRandomness
+from agents.supervised.randomness import OwnRandomness, drawing_from
 from agents.supervised.replay import Replay, Samples
 
 __all__ = ["ReplayLearner", "check_weights"]
@@ -108,9 +107,11 @@ class ReplayLearner:
         self._generator = torch.Generator().manual_seed(int(seeds[0]))
         # Asked once: networks look at all their modules for the answer.
         self._depends_on_batch = network.depends_on_batch
-        self._randomness: OwnRandomness | None = None
+        # What differs in training may be random, and code of the user's at rest too.
+        self._randomness = self._same_numbers = None
         if network.differs_in_training:
             self._randomness = OwnRandomness(int(seeds[1]), self.device)
+            self._same_numbers = OwnRandomness(0, self.device, repeats=True)
         # Where predicting and learning see the same thing, one forward pass is enough.
         self._one_pass = not (augmented or network.differs_in_training)
         self._acted: tuple[NDArray[Any], Tensor, tuple[Tensor, Tensor]] | None = None
@@ -142,15 +143,21 @@ class ReplayLearner:
             self._acted = (observation, stored, passed)
             prediction = self._decide(passed[1].detach())
         else:
-            prediction = self.predict(observation)
+            prediction = self._predict(observation, self._randomness)
         self.stopwatch.add("learning", start)
         return prediction
 
-    @torch.no_grad()
     def predict(self, inputs: NDArray[Any]) -> NDArray[Any]:
-        """Predictions that nothing is learned from; see :meth:`act`."""
+        """Predictions that leave no trace, the same at any time; see :meth:`act`."""
+        return self._predict(inputs, self._same_numbers)
+
+    @torch.no_grad()
+    def _predict(
+        self, inputs: NDArray[Any], randomness: OwnRandomness | None
+    ) -> NDArray[Any]:
         stored = torch.from_numpy(inputs).to(self.device)
-        return self._decide(self._pass_at_rest(scale(stored))[1])
+        with drawing_from(randomness):
+            return self._decide(self._pass_at_rest(scale(stored))[1])
 
     def _decide(self, outputs: Tensor) -> NDArray[Any]:
         if self.num_classes is not None:
@@ -293,9 +300,9 @@ class ReplayLearner:
         Batch normalization has no statistics for a batch of one, as the last batch may
         be; then it uses its running statistics.
         """
-        if len(inputs) <= self._depends_on_batch:
-            return self._pass_at_rest(inputs)
-        with nullcontext() if self._randomness is None else self._randomness.inside():
+        with drawing_from(self._randomness):
+            if len(inputs) <= self._depends_on_batch:
+                return self._pass_at_rest(inputs)
             passed: tuple[Tensor, Tensor] = self.network(inputs)
         return passed
 

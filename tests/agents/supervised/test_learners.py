@@ -224,7 +224,20 @@ class Dropping(nn.Module):
         return self.last(nn.functional.dropout(hidden, 0.1, self.training))
 
 
+class AlwaysDropping(Dropping):
+    """Random in evaluation too; normalizes, so that a batch of one is at rest."""
+
+    def __init__(self, input_shape: tuple[int, ...], num_outputs: int) -> None:
+        super().__init__(input_shape, num_outputs)
+        self.norm = nn.BatchNorm1d(64)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        inputs = self.norm(inputs.flatten(1))
+        return super().forward(nn.functional.dropout(inputs, 0.5))
+
+
 DROPPING: dict[str, Any] = {"network": Dropping, "feature": "drop"}
+ALWAYS_DROPPING: dict[str, Any] = {"network": AlwaysDropping, "feature": "drop"}
 
 
 @pytest.mark.parametrize(
@@ -235,6 +248,7 @@ DROPPING: dict[str, Any] = {"network": Dropping, "feature": "drop"}
         {"policy": None},
         {**NORMALIZING, "augmented": True, "policy": "rs"},
         DROPPING,
+        ALWAYS_DROPPING,
     ],
 )
 @for_each_learner
@@ -253,11 +267,14 @@ def test_a_saved_learner_goes_on_bit_for_bit(
     assert_same_state(other.state_dict(), learner.state_dict())
 
 
-def test_random_layers_draw_from_the_learners_own_numbers() -> None:
-    one, two, three = (make("er", **DROPPING, seed=seed) for seed in (1, 1, 2))
+@pytest.mark.parametrize("options", [DROPPING, ALWAYS_DROPPING])
+def test_random_layers_draw_from_the_learners_own_numbers(
+    options: dict[str, Any],
+) -> None:
+    one, two, three = (make("er", **options, seed=seed) for seed in (1, 1, 2))
     before = torch.get_rng_state()
     for each in (one, two, three):
-        follow(each, batches(4))
+        follow(each, batches(4) + batches(1, size=1))
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(parameters(one.network), parameters(two.network))
     assert not torch.allclose(parameters(one.network), parameters(three.network))
@@ -275,6 +292,31 @@ def test_each_training_pass_drops_something_else_and_none_does_at_rest() -> None
     at_rest = learner.network.eval()(torch.from_numpy(inputs) / 255)[1]
     assert learner.predict(inputs).tolist() == at_rest.argmax(1).tolist()
     assert learner.act(inputs).tolist() == at_rest.argmax(1).tolist()
+
+
+def test_a_network_that_is_random_at_rest_predicts_by_the_seed() -> None:
+    inputs, labels = batches(1, size=200)[0]
+    acted, predicted = [], []
+    for torchs in (1, 2):
+        learner = make("er", **ALWAYS_DROPPING)
+        torch.manual_seed(torchs)
+        acted.append([learner.act(inputs).tolist() for _ in range(2)])
+        predicted += [learner.predict(inputs).tolist() for _ in range(2)]
+    assert acted[0] == acted[1]
+    assert acted[0][0] != acted[0][1]
+    # The same whenever it is asked for, unless the network has learned.
+    assert all(each == predicted[0] for each in predicted)
+    learner.learn(inputs, labels)
+    assert learner.predict(inputs).tolist() != predicted[0]
+
+
+def test_predictions_of_a_network_that_is_random_at_rest_change_no_later_step() -> None:
+    one, two = (make("der++", **ALWAYS_DROPPING) for _ in range(2))
+    for observation, label in batches(3):
+        one.predict(observation)
+        follow(one, [(observation, label)])
+        follow(two, [(observation, label)])
+    assert_same_state(one.state_dict(), two.state_dict())
 
 
 def test_a_state_of_a_learner_without_randomness_still_loads() -> None:

@@ -27,6 +27,11 @@ def test_draws_depend_on_the_seed_and_on_earlier_draws_alone() -> None:
     assert len(set(first)) == 4
 
 
+def test_numbers_that_repeat_are_the_first_ones_of_the_seed() -> None:
+    (first,) = draws(OwnRandomness(3, CPU), 1)
+    assert draws(OwnRandomness(3, CPU, repeats=True), 3) == [first] * 3
+
+
 def test_the_global_generator_is_left_alone_also_after_an_error() -> None:
     randomness = OwnRandomness(0, CPU)
     before = torch.get_rng_state()
