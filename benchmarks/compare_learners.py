@@ -36,7 +36,8 @@ def jobs() -> Iterator[Job]:
     ):
         if method == "finetune" and policy != POLICIES[0]:
             continue  # it has no memory
-        yield {"method": method, **options, "policy": policy, "seed": seed}
+        kept = {"policy": "none" if method == "finetune" else policy}
+        yield {"method": method, **options, **kept, "seed": seed}
 
 
 def table() -> str:
@@ -51,7 +52,8 @@ def table() -> str:
     for method in LEARNERS:
         cells = []
         for policy in POLICIES:
-            values = found.get((method, policy))
+            name = "none" if method == "finetune" and policy == POLICIES[0] else policy
+            values = found.get((method, name))
             if values is None:
                 cells.append("")
                 continue

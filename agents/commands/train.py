@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.commands.errors import WrongOption
 from agents.options import add_settings, chosen_settings, format_lists
+from agents.settings import check_choice
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.presets import PRESETS
 
@@ -115,10 +117,20 @@ def _settings(options: argparse.Namespace) -> tuple[ExperimentConfig, RunFolder]
         "imbalance": f"r{config.imbalance}",
         "seed": f"seed{config.seed}",
     }
-    stream = config.env if shown is None else os.path.splitext(shown)[0].strip("./")
-    key = "env" if shown is None else "data"
-    place = default_folder(config, usual, {key: stream or "data", **named})
-    return config, RunFolder(place)
+    named = {"env": _stream_name(config, shown), "data": "", "test": "", **named}
+    return config, RunFolder(default_folder(config, usual, named))
+
+
+def _stream_name(config: ExperimentConfig, shown: str | None) -> str:
+    """What a folder is called after: the benchmark, or the data as it was given."""
+    if shown is None:
+        return str(config.env)
+    name = os.path.basename(os.path.normpath(shown))
+    told = f"{config.data} {config.test}"
+    if name != shown or config.test is not None:
+        # Others may have the same name.
+        name += "-" + hashlib.sha256(told.encode()).hexdigest()[:6]
+    return name.replace(".", "-")
 
 
 def _resumed(
@@ -126,8 +138,16 @@ def _resumed(
 ) -> tuple[ExperimentConfig, RunFolder]:
     """The settings of a run that goes on; those given again must be the same."""
     saved = folder.config(ExperimentConfig).as_dict()
-    again = {**(PRESETS.get(preset, {}) if preset else {}), **chosen}
-    return ExperimentConfig(**{**saved, **again}), folder
+    if preset is not None:
+        check_choice("preset", preset, PRESETS)
+        chosen = {**PRESETS[preset], **chosen}
+    for name in ("env", "data"):
+        if name in chosen and chosen[name] != saved[name]:
+            raise ValueError(
+                f"cannot resume a run with {name}={saved[name]!r} as one with "
+                f"{name}={chosen[name]!r}"
+            )
+    return ExperimentConfig(**{**saved, **chosen}), folder
 
 
 def _run_with_progress(experiment: Experiment, tqdm: Any) -> None:

@@ -6,8 +6,8 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agents.runs.machine import check_device, choose_device
 from agents.settings import Settings, check_choice, option
-from agents.supervised.checks import check_device
 
 if TYPE_CHECKING:
     import torch
@@ -174,6 +174,11 @@ class DQNConfig(Settings):
     def __post_init__(self) -> None:
         """Refuse settings that cannot be run."""
         super().__post_init__()
+        if self.tensorboard and self.logger not in (None, "tensorboard"):
+            raise ValueError(
+                f"logger must be None or 'tensorboard' with tensorboard=True, got "
+                f"{self.logger!r}"
+            )
         if self.epsilon_end > self.epsilon_start:
             raise ValueError(
                 f"epsilon_end must be at most epsilon_start={self.epsilon_start!r}, "
@@ -218,8 +223,6 @@ class DQNConfig(Settings):
     @property
     def torch_device(self) -> torch.device:
         """The device to compute on."""
-        from agents.runs.machine import choose_device
-
         return choose_device(self.device)
 
     def epsilon_after(self, frames: int) -> float:

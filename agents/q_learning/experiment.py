@@ -62,6 +62,8 @@ class DQNExperiment:
         prepare_machine(config.device, config.threads)
         self.config = config
         self.folder = folder
+        logger = "tensorboard" if config.tensorboard else config.logger
+        self._events = EventLog(folder, logger=logger)
         self.engine = make_engine(
             config, None if folder is None else folder.path, make_memory
         )
@@ -69,10 +71,12 @@ class DQNExperiment:
         self.evaluator = TaskEvaluator(config)
         self.num_frames = num_frames(config)
         self.evaluations: list[dict[str, Any]] = []
-        logger = "tensorboard" if config.tensorboard else config.logger
-        self._events = EventLog(folder, logger=logger)
         if folder is not None:
-            folder.create(config)
+            try:
+                folder.create(config, resumable=False)
+            except BaseException:
+                self.engine.close()  # it has processes of its own
+                raise
 
     def run(self, progress: Progress | None = None) -> dict[str, Any]:
         """Collect and learn to the end.
@@ -95,6 +99,7 @@ class DQNExperiment:
                 self.folder.write("timing.json", timing)
                 self.folder.write("result.json", result)
         finally:
+            self._events.close()
             if self.folder is not None:
                 self.folder.release()
         return result

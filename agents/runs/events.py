@@ -81,8 +81,14 @@ class EventLog:
             return
         try:
             self._feed.send(self._folder.metrics)
-        except OSError as error:
-            raise RunError(f"cannot log to {self._folder.path} ({error})") from error
+        except Exception as error:  # of any of four packages
+            text = " ".join(str(error).split())
+            raise RunError(f"the logger failed: {text}") from error
+
+    def close(self) -> None:
+        """Tell the logger that the run is over, or goes on in another process."""
+        if self._feed is not None:
+            self._feed.close()
 
     def rewind(self, size: int) -> None:
         """Forget what was written after an earlier moment.

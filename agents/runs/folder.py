@@ -100,17 +100,25 @@ class RunFolder:
         """Let others run in this folder."""
         self._lock.release()
 
-    def create(self, config: Settings) -> None:
+    def create(self, config: Settings, *, resumable: bool = True) -> None:
         """Make and acquire the folder of a new run.
+
+        Args:
+            config: its settings.
+            resumable: whether it could be continued.
 
         Raises:
             RunError: if a run is there already.
         """
-        self.check_new()
+        self.check_new(resumable=resumable)
         self.acquire()
-        self.check_new()  # somebody may have been faster
-        self.write("config.json", config.as_dict())
-        self.write("versions.json", _versions())
+        try:
+            self.check_new(resumable=resumable)  # somebody may have been faster
+            self.write("config.json", config.as_dict())
+            self.write("versions.json", _versions())
+        except BaseException:
+            self.release()
+            raise
 
     def changed_versions(self) -> list[str]:
         """What has another version now than when the run was started.
@@ -216,7 +224,7 @@ def default_folder(
     Args:
         config: the settings.
         usual: those that need no mention.
-        named: the beginning of the name: settings and how they appear in it.
+        named: the beginning of the name: settings and how they appear in it, if at all.
         parent: of the folder.
 
     Returns:
@@ -235,10 +243,12 @@ def default_folder(
         if name not in named and value != common[name]
     }
     words = [_word(name, value) for name, value in others.items()]
-    name = "-".join([*named.values(), *words])
+    first = [word for word in named.values() if word]
+    name = "-".join([*first, *words])
     if len(name) > _LONGEST_NAME:
-        digest = hashlib.sha256(json.dumps(others).encode()).hexdigest()[:8]
-        name = "-".join([*named.values(), digest])
+        told = json.dumps([named, others])
+        digest = hashlib.sha256(told.encode()).hexdigest()[:8]
+        name = f"{'-'.join(first):.{_LONGEST_NAME}}-{digest}"
     return Path(parent) / "".join("-" if each in "/\\:<>" else each for each in name)
 
 

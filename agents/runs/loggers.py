@@ -12,7 +12,6 @@ import os
 import uuid
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from agents.runs.files import replace_file
 
@@ -62,7 +61,7 @@ class LogFeed:
         self._kind = kind
         self._folder = folder
         self._name = name
-        self._note = folder / "sent.json"
+        self._note = folder / f"sent-{kind}.json"
         self._logger: Any = None
 
     def send(self, events: Path) -> None:
@@ -73,7 +72,7 @@ class LogFeed:
                 numbers, lists of numbers or ``None``.
 
         Raises:
-            OSError: if the files cannot be read or written.
+            Exception: whatever the logger raises; nothing is passed on again then.
         """
         if not events.exists():
             return
@@ -96,6 +95,20 @@ class LogFeed:
         flush = getattr(self._logger.experiment, "flush", None)
         if flush is not None:
             flush()
+
+    def close(self) -> None:
+        """Tell the logger that nothing more comes from this process."""
+        if self._logger is None:
+            return
+        if self._kind == "mlflow":
+            import mlflow  # type: ignore[import-not-found,unused-ignore]
+
+            mlflow.end_run()
+        elif self._kind == "wandb":
+            self._logger.experiment.finish()
+        elif self._kind == "tensorboard":
+            self._logger.experiment.close()
+        self._logger = None
 
     def _log(self, event: dict[str, Any]) -> None:
         """Log every number of an event; the second entry is its moment."""
@@ -125,8 +138,14 @@ class LogFeed:
 
         store = f"sqlite:///{(self._folder / 'mlflow.db').absolute()}"
         uri = os.environ.get("MLFLOW_TRACKING_URI", store)
-        run = {"MLFLOW_RUN_ID": noted["run"]} if "run" in noted else {}
-        with mock.patch.dict(os.environ, run):
+        before = os.environ.get("MLFLOW_RUN_ID")
+        if "run" in noted:
+            os.environ["MLFLOW_RUN_ID"] = noted["run"]  # MLflow goes on with that run
+        try:
             logger = MLFlowLogger(self._name, uri)
             noted["run"] = logger.experiment.info.run_id
+        finally:
+            os.environ.pop("MLFLOW_RUN_ID", None)
+            if before is not None:
+                os.environ["MLFLOW_RUN_ID"] = before
         return logger

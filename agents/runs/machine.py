@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import threadpoolctl
-import torch
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["check_device", "choose_device", "prepare_machine"]
 
 
 def choose_device(name: str) -> torch.device:
     """The device of that name; for ``"auto"`` CUDA if there is one."""
+    import torch
+
     if name != "auto":
         return torch.device(name)
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -21,6 +25,8 @@ def check_device(name: str) -> None:
     Raises:
         ValueError: naming it.
     """
+    import torch  # not before: settings with a check of it need no torch
+
     try:
         kind = torch.device("cpu" if name == "auto" else name).type
     except RuntimeError:
@@ -41,6 +47,9 @@ def prepare_machine(device: str, threads: int | None) -> None:
     Raises:
         ValueError: naming the device.
     """
+    import threadpoolctl
+    import torch
+
     try:
         torch.empty(0, device=choose_device(device))
     except (RuntimeError, AssertionError):

@@ -27,6 +27,7 @@ __all__ = [
     "find_data",
     "make_agent",
     "make_env",
+    "prediction_range",
     "settings_of",
 ]
 
@@ -110,7 +111,7 @@ def make_env(config: ExperimentConfig, data: Any = None, **options: Any) -> Stre
     for name in _LISTS:
         text = getattr(config, name)
         chosen[name] = None if text is None else numbers_of(text)
-    if config.test is not None:
+    if config.test is not None and "test" not in options:
         chosen["test"] = find_data(config.test)
     # A live stream has no epochs or tasks, not even one of them.
     given = {
@@ -138,9 +139,25 @@ def find_data(data: str) -> Any:
             f"data {data} was an object in Python: give it again there, as in "
             "train(data, folder=..., resume=True)"
         )
-    if ":" in data and not Path(data).exists():
+    if not Path(data).exists() and (":" in data or data in [*DATA]):
         return DATA.get(data)
     return data
+
+
+def prediction_range(env: StreamEnv) -> tuple[Any, Any]:
+    """The lowest and the highest number that a stream lets one predict.
+
+    Args:
+        env: the stream, in batches.
+
+    Returns:
+        Two numbers, or two arrays of K of them; without a meaning for classes.
+    """
+    if env.dataset.num_classes is not None:
+        return -1.0, 1.0
+    space: Any = env.action_space
+    # The same for all samples of a batch.
+    return np.asarray(space.low)[0], np.asarray(space.high)[0]
 
 
 def make_agent(
@@ -182,17 +199,12 @@ def make_agent(
         config.feature,
     )
     config.check_network(made)
-    space: Any = env.action_space
-    bounds = (-1.0, 1.0)
-    if num_classes is None:
-        # The same for all samples of a batch.
-        bounds = tuple(np.asarray(each)[0] for each in (space.low, space.high))
     return make_learner(
         config.learner if learner is None else learner,
         made,
         make_memory(config, num_classes, made),
         num_classes=num_classes,
-        prediction_range=bounds,
+        prediction_range=prediction_range(env),
         device=config.torch_device,
         seed=config.seed,
         learning_rate=config.learning_rate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from agents.supervised.config import ExperimentConfig
@@ -9,7 +10,7 @@ from agents.supervised.learner import Learner
 from continual_envs import StreamEnv
 from info_replay.registry import Registry
 
-__all__ = ["CALLBACKS", "Callback", "Run"]
+__all__ = ["CALLBACKS", "Callback", "Run", "make_callbacks"]
 
 #: Callbacks by name; ``"module:Class"`` finds any.
 CALLBACKS: Registry[Any] = Registry("callback", "info_replay.callbacks")
@@ -69,3 +70,25 @@ class Callback:
             experiment: the run.
             scores: of each task.
         """
+
+
+def make_callbacks(given: Iterable[Callback], name: str | None) -> list[Callback]:
+    """All callbacks of a run.
+
+    Args:
+        given: in Python.
+        name: of one more, ``"module:Class"``.
+
+    Raises:
+        ValueError: if one has not the methods of :class:`Callback`.
+    """
+    callbacks = [*given]
+    if name is not None:
+        callbacks.append(CALLBACKS.get(name)())
+    for each in callbacks:
+        if not (hasattr(each, "on_step") and hasattr(each, "on_evaluation")):
+            raise ValueError(
+                f"a callback must have on_step and on_evaluation, as agents.Callback, "
+                f"got {each!r}"
+            )
+    return callbacks

@@ -9,7 +9,6 @@ from agents.settings import check_choice
 
 __all__ = [
     "NO_REPLAY",
-    "check_device",
     "check_learner",
     "check_network",
     "check_policy",
@@ -45,13 +44,6 @@ def check_learner(name: str) -> None:
     """Refuse what is not a learner."""
     if not is_object(name):
         check_choice("learner", name, "agents.supervised.learner:LEARNERS")
-
-
-def check_device(name: str) -> None:
-    """Refuse what is not a device to compute on."""
-    from agents.runs import machine
-
-    machine.check_device(name)
 
 
 def numbers_of(text: str) -> list[int]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.objects import is_object
+from agents.runs.machine import check_device, choose_device
 from agents.settings import Settings, check_choice, option
 from agents.supervised.checks import (
     NO_REPLAY,
-    check_device,
     check_learner,
     check_network,
     check_policy,
@@ -286,6 +286,11 @@ class ExperimentConfig(Settings):
         if self.learner == "finetune":
             object.__setattr__(self, "policy", NO_REPLAY)  # it has no memory
         super().__post_init__()
+        if self.tensorboard and self.logger not in (None, "tensorboard"):
+            raise ValueError(
+                f"logger must be None or 'tensorboard' with tensorboard=True, got "
+                f"{self.logger!r}"
+            )
 
     def check_dataset(self, dataset: Dataset) -> None:
         """Refuse settings that do not fit the data of the stream.
@@ -355,6 +360,12 @@ class ExperimentConfig(Settings):
             raise ValueError(
                 f"give either a benchmark or data, got env={env!r} and data={data!r}"
             )
+        if chosen.get("learner") == "finetune" and chosen.get("policy", NO_REPLAY) != (
+            NO_REPLAY
+        ):
+            raise ValueError(
+                f"learner 'finetune' has no memory, got policy={chosen['policy']!r}"
+            )
         if data is None:
             env = env or "SplitMNIST"
             check_choice("env", env, "continual_envs:BENCHMARKS")
@@ -374,8 +385,6 @@ class ExperimentConfig(Settings):
     @property
     def torch_device(self) -> torch.device:
         """The device to compute on."""
-        from agents.runs.machine import choose_device
-
         return choose_device(self.device)
 
 

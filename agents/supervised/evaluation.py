@@ -41,7 +41,9 @@ def named_metrics(
         ['r2_score']
     """
     if isinstance(metrics, Mapping):
-        return dict(metrics)
+        return {name: _checked(name, metric) for name, metric in metrics.items()}
+    if isinstance(metrics, str) or callable(metrics):
+        metrics = [metrics]
     found: dict[str, Metric] = {}
     for metric in metrics or ():
         if isinstance(metric, str) and is_object(metric):
@@ -55,8 +57,20 @@ def named_metrics(
             raise ValueError(
                 f"metrics must have names of their own, got {name!r} twice"
             )
-        found[name] = METRICS.get(metric) if isinstance(metric, str) else metric
+        known = METRICS.get(metric) if isinstance(metric, str) else metric
+        found[name] = _checked(name, known)
     return found
+
+
+def _checked(name: str, metric: Any) -> Metric:
+    if name in ("", "kind", "step"):
+        raise ValueError(f"a metric needs a name other than 'step', got {name!r}")
+    if not callable(metric):
+        raise ValueError(
+            f"metric {name!r} must be a function of targets and predictions, got "
+            f"{metric!r}"
+        )
+    return metric
 
 
 class Evaluator:
@@ -65,6 +79,9 @@ class Evaluator:
     Args:
         env: the stream, whose evaluation sets are used.
         metrics: of the user's, by name.
+
+    Raises:
+        ValueError: if a metric fails for predictions that are all right.
 
     Example:
         >>> from agents.supervised.config import ExperimentConfig
@@ -81,6 +98,18 @@ class Evaluator:
     def __init__(self, env: StreamEnv, metrics: Mapping[str, Metric]) -> None:
         self.env = env
         self.metrics = dict(metrics)
+        if self.metrics and not env.evaluation_sets:
+            raise ValueError(
+                f"metrics need test data (test=...), which {env.name} has not"
+            )
+        for name, metric in self.metrics.items():
+            # Found now rather than when something was written: one that always fails.
+            known = env.evaluation_sets[0].targets
+            try:
+                value = metric(known, known.copy())
+            except Exception as error:
+                raise ValueError(f"metric {name!r} fails: {error}") from error
+            _number(name, value)
 
     def evaluate(self, agent: Learner) -> tuple[list[float], dict[str, list[float]]]:
         """Score every task as things are.

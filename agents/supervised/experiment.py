@@ -26,15 +26,16 @@ from agents.supervised.assembly import (
     NetworkSource,
     make_agent,
     make_env,
+    prediction_range,
     settings_of,
 )
-from agents.supervised.callbacks import CALLBACKS, Callback
+from agents.supervised.callbacks import Callback, make_callbacks
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.evaluation import Evaluator, Metric, named_metrics
 from agents.supervised.learner import Learner
 from agents.supervised.memory import make_memory as memory_of_settings
 from agents.supervised.results import describe_memory, summarize
-from agents.supervised.saved_run import save_run
+from agents.supervised.saved_run import check_savable, restore_agent, save_run
 from continual_envs import StreamEnv
 
 __all__ = ["Experiment", "make_agent"]
@@ -65,7 +66,7 @@ class Experiment:
         network: a module, or what makes one from the shape of an input and the number
             of outputs.
         learner: class of the learner.
-        metrics: of each task, by name, beside those of the settings.
+        metrics: of each task, by name, in place of those of the settings.
         callbacks: told of each step and each evaluation.
 
     Attributes:
@@ -130,9 +131,8 @@ class Experiment:
         self.step = 0
         self.is_over = False
         self._evaluator = Evaluator(self.env, named)
-        self._callbacks = [*callbacks]
-        if config.callback is not None:
-            self._callbacks.append(CALLBACKS.get(config.callback)())
+        self._callbacks = make_callbacks(callbacks, config.callback)
+        self._result: dict[str, Any] | None = None  # of a run that was over before
         self._rewards: list[float] = []
         self._reward_sum = 0.0
         self._scores: dict[int, list[float]] = {}  # of every task, by step
@@ -140,10 +140,14 @@ class Experiment:
         logger = "tensorboard" if config.tensorboard else config.logger
         self._events = EventLog(folder, logger=logger)
         if folder is not None:
-            _check_savable(self.agent)
+            check_savable(self.agent, self.env)
             if resume:
                 folder.acquire()
-                self._restore(folder)
+                try:
+                    self._restore(folder)
+                except BaseException:
+                    folder.release()
+                    raise
             else:
                 folder.create(config)
         self._saved_at = time.monotonic()
@@ -171,20 +175,20 @@ class Experiment:
         try:
             return self._run(progress)
         finally:
+            self._events.close()
             self.folder.release()
 
     def _run(self, progress: Progress | None) -> dict[str, Any]:
         if self.folder is not None and self.folder.is_finished:
             self._events.send()  # what a kill kept from the logger
-            result: dict[str, Any] = self.folder.read("result.json")
-            return result
+            return self.result()
         if not self._scores:
             self.evaluate()
+        self._evaluate_if_due()  # a callback may have saved between step and evaluation
         with deferred_interrupt() as interrupted:
             while not self.is_over:
                 self.advance()
-                if self.step in self.evaluation_steps:
-                    self.evaluate()
+                self._evaluate_if_due()
                 if progress is not None:
                     rewards = self.mean_reward, self.recent_reward
                     progress(self.step, self.num_steps, *rewards)
@@ -199,6 +203,10 @@ class Experiment:
         if self.folder is not None:
             self._finish(self.folder, result)
         return result
+
+    def _evaluate_if_due(self) -> None:
+        if self.step in self.evaluation_steps and self.step not in self._scores:
+            self.evaluate()
 
     def advance(self) -> float:
         """Predict a batch, be told its targets, and learn from them.
@@ -290,6 +298,8 @@ class Experiment:
         Returns:
             Settings, scores and memory, as in ``result.json``.
         """
+        if self._result is not None:
+            return self._result
         ends = self.task_ends
         classes = self.env.dataset.num_classes
         found = summarize(
@@ -317,7 +327,13 @@ class Experiment:
     def _finish(self, folder: RunFolder, result: dict[str, Any]) -> None:
         self._events.write()
         folder.write("timing.json", self.agent.stopwatch.seconds)
-        save_run(folder, self.agent, self.env.dataset, own_memory=self._own_memory)
+        save_run(
+            folder,
+            self.agent,
+            self.env.dataset,
+            prediction_range=prediction_range(self.env),
+            own_memory=self._own_memory,
+        )
         folder.write("result.json", result)
         folder.checkpoint.unlink(missing_ok=True)
         self._events.send()
@@ -350,6 +366,9 @@ class Experiment:
         remove_partial_files(folder.path)
         if folder.is_finished:
             folder.checkpoint.unlink(missing_ok=True)  # killed just before that
+            self._result = folder.read("result.json")
+            self.step, self.is_over = self._result["steps_done"], True
+            restore_agent(folder, self.agent)
             return
         if not folder.checkpoint.exists():
             self._events.rewind(0)  # killed before the first checkpoint
@@ -372,14 +391,6 @@ class Experiment:
             ) from error
         # What was noted after the checkpoint will be noted again.
         self._events.rewind(written)
-
-
-def _check_savable(agent: Learner) -> None:
-    """Refuse what could be learned with, but not saved in the end."""
-    try:
-        agent.state_dict()
-    except TypeError as error:
-        raise ValueError(f"the run cannot be saved: {error}") from error
 
 
 def _shorter(steps: int | None, whole: int | None) -> int | None:

@@ -9,6 +9,7 @@ What learners with a memory share is in :mod:`agents.supervised.replay_learner`.
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,6 +39,9 @@ class DivergenceError(RuntimeError):
 
 class Learner(Protocol):
     """Predicts a batch, is told its targets, and learns from them.
+
+    A class of the user's has to have :meth:`act`, :meth:`learn`, :meth:`state_dict` and
+    :meth:`load_state_dict`; :func:`make_learner` adds what else is missing.
 
     Attributes:
         network: what it learns, of any class of torch's modules.
@@ -73,14 +77,22 @@ class Learner(Protocol):
         """
 
     def predict(self, inputs: NDArray[Any]) -> NDArray[Any]:
-        """Predictions for an evaluation; what is learned does not depend on it."""
+        """Predictions for an evaluation; what is learned does not depend on it.
+
+        By default those of :meth:`act`.
+        """
+        return self.act(inputs)
 
     def check_finite(self) -> None:
         """Look whether the network can still be learned with; waits for the device.
 
+        By default whether all parameters are finite.
+
         Raises:
             DivergenceError: if it cannot.
         """
+        if not all(bool(each.isfinite().all()) for each in self.network.parameters()):
+            raise DivergenceError("parameters of the network are not finite")
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that later steps depend on, as plain values and tensors."""
@@ -167,6 +179,16 @@ def make_learner(
             raise ValueError(f"learner {name!r} needs the option {option!r}")
     given = {key: value for key, value in options.items() if key in asked}
     made: Learner = make(network, memory, **given)
+    defaults = {
+        "network": network,
+        "memory": memory,
+        "stopwatch": Stopwatch(),
+        "predict": getattr(made, "act", None),
+        "check_finite": functools.partial(Learner.check_finite, made),
+    }
+    for part, default in defaults.items():
+        if not hasattr(made, part):
+            setattr(made, part, default)
     wanted = [*Learner.__annotations__, *vars(Learner)]
     missing = [
         each for each in wanted if not (each.startswith("_") or hasattr(made, each))

@@ -5,7 +5,9 @@ Both files hold plain values and tensors only; reading them runs no code from th
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import io
+import pickle
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +16,27 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from agents.objects import is_object
+from agents.objects import is_object, object_name
 from agents.runs.checkpoint import load_checkpoint, save_checkpoint
-from agents.runs.folder import RunFolder
+from agents.runs.folder import RunError, RunFolder
 from agents.supervised.assembly import NetworkSource
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.inputs import scale
 from agents.supervised.learner import Learner
 from agents.supervised.memory import make_memory
 from agents.supervised.networks import FeatureNetwork, make_network
-from continual_envs import Dataset, Standardization
+from continual_envs import Dataset, Standardization, StreamEnv
 from continual_envs.datasets.standardization import Scale
 from info_replay import SelectiveReplayBuffer
 
-__all__ = ["SavedRun", "load_run", "save_run", "stored_items"]
+__all__ = [
+    "SavedRun",
+    "check_savable",
+    "load_run",
+    "restore_agent",
+    "save_run",
+    "stored_items",
+]
 
 _NETWORK, _MEMORY = "network.pt", "memory.pt"
 _ADVICE = "Run it again to have it anew"
@@ -47,6 +56,7 @@ class SavedRun:
         input_shape: of one input.
         num_classes: number of classes, ``None`` if numbers are predicted.
         standardization: of the data set's numbers, ``None`` if they are as they were.
+        prediction_range: lowest and highest number that is predicted.
     """
 
     config: ExperimentConfig
@@ -56,6 +66,7 @@ class SavedRun:
     input_shape: tuple[int, ...]
     num_classes: int | None
     standardization: Standardization | None
+    prediction_range: tuple[Tensor, Tensor]
 
     @torch.no_grad()
     def predict(self, inputs: ArrayLike) -> NDArray[Any]:
@@ -83,14 +94,42 @@ class SavedRun:
         outputs = torch.cat(parts) if parts else torch.empty(0, 1)
         if self.num_classes is not None:
             return outputs.argmax(1).numpy()
-        numbers = outputs.numpy()
+        numbers = outputs.clamp(*self.prediction_range).numpy()
         if self.standardization is not None:
             numbers = self.standardization.restore(numbers)
         return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
 
+def check_savable(agent: Learner, env: StreamEnv) -> None:
+    """Refuse what could be learned with, but not be saved and read back.
+
+    Args:
+        agent: the learner.
+        env: its stream.
+
+    Raises:
+        ValueError: saying why.
+    """
+    file = io.BytesIO()
+    try:
+        torch.save([agent.state_dict(), env.state_dict()], file)
+        file.seek(0)
+        torch.load(file, weights_only=True)
+    except (TypeError, pickle.PickleError, AttributeError) as error:
+        text = str(error).splitlines()[0]
+        if isinstance(error, pickle.UnpicklingError):
+            # torch's own message tells how to run the code in the file nevertheless.
+            text = "the state of learner or stream is not plain values and tensors"
+        raise ValueError(f"the run cannot be saved: {text}") from error
+
+
 def save_run(
-    folder: RunFolder, agent: Learner, dataset: Dataset, *, own_memory: bool
+    folder: RunFolder,
+    agent: Learner,
+    dataset: Dataset,
+    *,
+    prediction_range: tuple[Any, Any],
+    own_memory: bool,
 ) -> None:
     """Write what :func:`load_run` reads.
 
@@ -98,6 +137,7 @@ def save_run(
         folder: of the run.
         agent: the learner at the end.
         dataset: that it learned from.
+        prediction_range: lowest and highest number to predict.
         own_memory: whether its memory was not made from the settings.
 
     Raises:
@@ -108,6 +148,7 @@ def save_run(
         "input_shape": list(dataset.input_shape),
         "num_classes": dataset.num_classes,
         "num_outputs": dataset.num_outputs,
+        "prediction_range": [torch.as_tensor(bound) for bound in prediction_range],
         "standardization": _numbers_of(dataset.standardization),
     }
     save_checkpoint(folder.path / _NETWORK, content)
@@ -117,12 +158,38 @@ def save_run(
         save_checkpoint(folder.path / _MEMORY, content)
 
 
-def load_run(folder: str | Path, *, network: NetworkSource | None = None) -> SavedRun:
-    """Read a finished run, for predictions or to go on with its memory.
+def restore_agent(folder: RunFolder, agent: Learner) -> None:
+    """Give a learner the weights and the memory of a finished run.
 
     Args:
         folder: of the run.
-        network: as the run was given it, where it was an object in Python.
+        agent: made from the settings of the run.
+
+    Raises:
+        CheckpointError: if a file is missing or damaged.
+    """
+    saved = load_checkpoint(folder.path / _NETWORK, _ADVICE)
+    agent.network.load_state_dict(saved["weights"])
+    if agent.memory is not None and (folder.path / _MEMORY).exists():
+        content = load_checkpoint(folder.path / _MEMORY, _ADVICE)
+        agent.memory.load_state_dict(content["state"])
+
+
+def load_run(
+    folder: str | Path,
+    *,
+    network: str | NetworkSource | None = None,
+    own_code: bool = False,
+) -> SavedRun:
+    """Read a finished run, for predictions or to go on with its memory.
+
+    Nothing is imported that only the folder names, unless ``own_code`` says so.
+
+    Args:
+        folder: of the run.
+        network: as the run was given it, where it is the user's own.
+        own_code: whether what the run's settings call ``module:Name`` may be imported:
+            its own network, policy and criterion.
 
     Returns:
         The run, on the CPU.
@@ -130,7 +197,7 @@ def load_run(folder: str | Path, *, network: NetworkSource | None = None) -> Sav
     Raises:
         RunError: if it is not finished.
         CheckpointError: if a file is missing or damaged.
-        ValueError: if the network is needed and not given.
+        ValueError: if the network is needed and not given, or own code is.
 
     Example:
         >>> import tempfile
@@ -143,18 +210,13 @@ def load_run(folder: str | Path, *, network: NetworkSource | None = None) -> Sav
     """
     place = RunFolder(folder)
     result = place.read("result.json")
-    config = place.config(ExperimentConfig)
+    config = _read_config(place, network, own_code=own_code)
     saved = load_checkpoint(place.path / _NETWORK, _ADVICE)
-    if network is None and is_object(config.network):
-        raise ValueError(
-            f"the network {config.network} of {folder} was an object in Python: give "
-            "it again, load_run(folder, network=...)"
-        )
-    shape = tuple(saved["input_shape"])
+    shape = tuple(int(size) for size in saved["input_shape"])
     made = make_network(
         config.network if network is None else network,
         shape,
-        saved["num_outputs"],
+        int(saved["num_outputs"]),
         config.seed,
         config.feature,
     )
@@ -163,9 +225,11 @@ def load_run(folder: str | Path, *, network: NetworkSource | None = None) -> Sav
     if (place.path / _MEMORY).exists():
         content = load_checkpoint(place.path / _MEMORY, _ADVICE)
         if not content["own"]:
-            memory = make_memory(config, saved["num_classes"], made)
+            here = replace(config, device="cpu")
+            memory = make_memory(here, saved["num_classes"], made)
             assert memory is not None
             memory.load_state_dict(content["state"])
+    low, high = saved["prediction_range"]
     return SavedRun(
         config,
         result,
@@ -174,7 +238,42 @@ def load_run(folder: str | Path, *, network: NetworkSource | None = None) -> Sav
         shape,
         saved["num_classes"],
         _standardization_of(saved["standardization"]),
+        (low, high),
     )
+
+
+def _read_config(
+    place: RunFolder, network: str | NetworkSource | None, *, own_code: bool
+) -> ExperimentConfig:
+    """The settings of a run, without importing what they name."""
+    settings = place.read("config.json")
+    if not isinstance(settings, dict):
+        raise RunError(f"{place.path / 'config.json'} is damaged")
+    own = {
+        name: str(settings[name])
+        for name in ("network", "policy", "criterion")
+        if ":" in str(settings.get(name)) or is_object(str(settings.get(name)))
+    }
+    if network is not None:
+        own.pop("network", None)
+        settings["network"] = f"<{object_name(network).strip('<>')}>"
+    for name, value in own.items():
+        if is_object(value):
+            raise ValueError(
+                f"the {name} {value} of {place.path} was an object in Python: give it "
+                f"again, load_run(folder, {name}=...)"
+            )
+        if not own_code:
+            raise ValueError(
+                f"the {name} of {place.path} is {value}: load_run(folder, "
+                "own_code=True) imports it"
+            )
+    if ":" in str(settings.get("learner")):
+        settings["learner"] = f"<{settings['learner']}>"  # predictions do not need it
+    try:
+        return ExperimentConfig(**settings)
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{place.path / 'config.json'} is damaged: {error}") from error
 
 
 def _numbers_of(given: Standardization | None) -> dict[str, Any] | None:

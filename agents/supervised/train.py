@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,13 +82,13 @@ def train(
     for name in ("class_order", "class_sizes", "image_size"):
         if settings.get(name) is not None and not isinstance(settings[name], str):
             settings[name] = ",".join(map(str, np.atleast_1d(settings[name])))
-    if isinstance(data, str | Path) and str(data) in BENCHMARKS and test is None:
-        config = ExperimentConfig.preset(str(data), preset, **settings)
-    else:
-        name = str(data) if isinstance(data, Path) else object_name(data)
-        config = ExperimentConfig.preset(None, preset, data=name, **settings)
     if test is not None:
         others["test"] = test
+        settings["test"] = _name_of(test)
+    if isinstance(data, str) and data in BENCHMARKS and test is None:
+        config = ExperimentConfig.preset(data, preset, **settings)
+    else:
+        config = ExperimentConfig.preset(None, preset, data=_name_of(data), **settings)
     experiment = Experiment(
         config,
         None if folder is None else RunFolder(folder),
@@ -100,3 +101,10 @@ def train(
     )
     experiment.run()
     return experiment
+
+
+def _name_of(data: Any) -> str:
+    """What settings say of data; a path holds from any folder."""
+    if isinstance(data, str | Path) and Path(data).exists():
+        return os.path.abspath(data)
+    return object_name(str(data) if isinstance(data, Path) else data)

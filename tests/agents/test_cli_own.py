@@ -97,8 +97,9 @@ def test_everything_of_ones_own_is_found_in_the_current_folder(
     misses = np.array(result["metrics"]["misses"]["matrix"])
     np.testing.assert_allclose(misses, 1 - np.array(result["matrix"]))
     assert re.search(r"misses +0\.\d{4}", captured.out)
-    run = load_run("run")
-    assert run.network.feature_dim == 9
+    with pytest.raises(ValueError, match="mine:network: load_run.*own_code=True"):
+        load_run("run")
+    assert load_run("run", own_code=True).network.feature_dim == 9
 
 
 def test_a_live_stream_runs_for_as_many_steps_as_it_is_told(folder: Path) -> None:
@@ -122,6 +123,8 @@ def test_a_live_stream_runs_for_as_many_steps_as_it_is_told(folder: Path) -> Non
         ("--data blobs.npz --metrics mine:gone", "cannot import the metric"),
         ("--data blobs.npz --callback mine:gone", "cannot import the callback"),
         ("--data blobs.npz --logger paper", "logger must be one of csv, "),
+        ("--data blobs.npz --learner finetune --policy rs", "has no memory, got"),
+        ("--data blobs.npz --tensorboard --logger csv", "logger must be None or"),
         ("--seed x", "--seed: must be a whole number, got 'x'"),
         ("--gamma high", "--gamma: must be a number, got 'high'"),
         ("--polic rs", "unrecognized arguments: --polic"),
@@ -147,13 +150,21 @@ def test_runs_with_other_settings_have_other_folders(folder: Path) -> None:
     for more in ([], ["--gamma", "0.5"], ["--gamma", "-0.5"], ["--no-standardize"]):
         assert main([*words, *more]) == 0
     names = {path.name for path in (folder / "runs").iterdir()}
-    start = "blobs-infors-r1-seed0"
+    start = "blobs-npz-infors-r1-seed0"
     assert names == {
         f"{start}-steps2-threads1",
         f"{start}-gamma0.5-steps2-threads1",
         f"{start}-gamma-0.5-steps2-threads1",
         f"{start}-no-standardize-steps2-threads1",
     }
+
+
+def test_data_of_one_name_in_two_places_has_two_folders(folder: Path) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "blobs.npz").write_bytes((folder / "blobs.npz").read_bytes())
+    for data in ("blobs.npz", "other/blobs.npz"):
+        assert main(["train", "--data", data, "--steps", "1"]) == 0
+    assert len([*(folder / "runs").iterdir()]) == 2
 
 
 def test_features_of_images_are_a_data_set(
@@ -188,6 +199,10 @@ def test_a_run_goes_on_with_nothing_but_its_folder_from_anywhere(
     monkeypatch.chdir(folder / "elsewhere")
     line = told(["train", "--resume", "../run", "--gamma", "0.3"], capsys)
     assert "gamma=0.2 as one with gamma=0.3" in line
+    line = told(["train", "--resume", "../run", "--env", "SplitDigits"], capsys)
+    assert "env=None as one with env='SplitDigits'" in line
+    line = told(["train", "--resume", "../run", "--preset", "paper"], capsys)
+    assert "preset must be one of mnist" in line
     line = told(["train", "--resume", "../run", "--out", "other"], capsys)
     assert "must be the same folder" in line
     assert main(["train", "--resume", "../run", "--gamma", "0.2"]) == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.runs.folder import RunFolder
+from agents.runs.folder import RunError, RunFolder
 from agents.runs.loggers import LOGGERS, LogFeed
 from agents.supervised.experiment import Experiment
 from tests.agents.supervised.helpers import outcome, small
@@ -57,6 +57,51 @@ def test_what_was_sent_is_not_sent_again_also_by_another_process(
         feed.send(events)
         feed.send(events)
     assert scalars(tmp_path)["memory/size"] == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
+def test_every_logger_is_told_everything(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    events = tmp_path / "events.jsonl"
+    write(events, {"kind": "memory", "step": 0, "size": 1})
+    LogFeed("tensorboard", tmp_path / "logs", "run").send(events)
+    LogFeed("csv", tmp_path / "logs", "run").send(events)
+    assert scalars(tmp_path)["memory/size"] == [(0, 1.0)]
+
+
+@pytest.mark.parametrize("kind", ["wandb", "mlflow"])
+def test_a_service_goes_on_with_the_same_run(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(kind)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    events, notes = tmp_path / "events.jsonl", []
+    for step in range(2):
+        write(events, {"kind": "memory", "step": step, "size": step})
+        feed = LogFeed(kind, tmp_path / "logs", "run")
+        feed.send(events)
+        feed.close()
+        notes.append(json.loads((tmp_path / "logs" / f"sent-{kind}.json").read_text()))
+    assert {note["id"] for note in notes} == {notes[0]["id"]}
+    if kind == "mlflow":
+        import mlflow
+
+        run = mlflow.get_run(notes[0]["run"])
+        assert run.info.status == "FINISHED"
+        client, number = mlflow.MlflowClient(), notes[1]["run"]
+        history = client.get_metric_history(number, "memory/size")
+        assert [entry.step for entry in history] == [0, 1]
+
+
+def test_a_logger_that_fails_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise Exception("run is\nalready active")
+
+    monkeypatch.setattr(LogFeed, "send", fail)
+    config = small(policy="rs", steps=2, logger="csv")
+    with pytest.raises(RunError, match="the logger failed: run is already active"):
+        Experiment(config, RunFolder(tmp_path / "run")).run()
 
 
 @pytest.mark.parametrize("name", [name for name in LOGGERS if name != "csv"])

@@ -151,7 +151,7 @@ class NoLearner:
         ("er-acr", {}, "learner must be 'der.*got 'er-acr'; did you mean 'er-ace'"),
         ("er", {"jion": "sum"}, "no learner has an option 'jion'.*mean 'join'"),
         (Own, {}, "learner 'Own' needs the option 'weight'"),
-        (NoLearner, {}, "'NoLearner' must follow.*it has no memory, stopwatch, learn"),
+        (NoLearner, {}, "'NoLearner' must follow.*it has no learn, state_dict"),
     ],
 )
 def test_a_learner_that_cannot_be_made_is_refused(

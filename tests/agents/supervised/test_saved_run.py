@@ -54,6 +54,39 @@ def test_numbers_are_predicted_in_the_units_of_the_data(tmp_path: Path) -> None:
     assert run.predict(X).shape == (400,)
 
 
+def test_predictions_are_those_that_were_evaluated(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    run = train((X, X[:, 0]), folder=tmp_path, standardize=False, batch_size=20)
+    far = 50 * rng.normal(size=(30, 3)).astype(np.float32)  # beyond all targets
+    expected = run.agent.predict(far)
+    assert np.abs(expected).max() == pytest.approx(np.abs(X[:, 0]).max())
+    np.testing.assert_allclose(load_run(tmp_path).predict(far), expected, rtol=1e-6)
+
+
+def test_a_run_from_a_gpu_is_loaded_on_the_host(tmp_path: Path) -> None:
+    Experiment(small(policy="rs", steps=2), RunFolder(tmp_path)).run()
+    settings = RunFolder(tmp_path).read("config.json")
+    RunFolder(tmp_path).write("config.json", {**settings, "device": "cuda"})
+    assert load_run(tmp_path).memory is not None
+
+
+@pytest.mark.parametrize("name", ["network", "policy", "criterion"])
+def test_nothing_is_imported_that_only_the_folder_names(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Experiment(small(policy="rs", steps=2), RunFolder(tmp_path / "run")).run()
+    (tmp_path / "planted.py").write_text("open('witness', 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = RunFolder("run").read("config.json")
+    planted = {**settings, "learner": "planted:Learner", name: "planted:Thing"}
+    RunFolder("run").write("config.json", planted)
+    with pytest.raises(ValueError, match=f"the {name} of run is planted:Thing"):
+        load_run("run")
+    assert not (tmp_path / "witness").exists()
+
+
 def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:
     Experiment(small(policy="rs", steps=2), RunFolder(tmp_path)).run()
     with pytest.raises(ValueError, match=r"the shape \(n, 1, 8, 8\), got \(3, 64\)"):

@@ -15,7 +15,9 @@ from sklearn.metrics import balanced_accuracy_score
 from torch import nn
 
 from agents import Callback, train
+from agents.runs.checkpoint import CheckpointError
 from agents.runs.folder import RunError, RunFolder
+from agents.supervised.callbacks import Run
 from agents.supervised.derpp import DERPlusPlusAgent
 from agents.supervised.experiment import Experiment
 from tests.agents.supervised.helpers import outcome
@@ -141,7 +143,8 @@ def test_a_network_and_a_learner_of_ones_own_are_used() -> None:
 
 @pytest.mark.parametrize("learner", ["der++", "er", "er-ace", "finetune"])
 def test_every_learner_learns_by_its_name(learner: str) -> None:
-    run = train(blobs(), learner=learner, tasks=2, policy="rs", epochs=5, **SMALL)
+    policy = "none" if learner == "finetune" else "rs"
+    run = train(blobs(), learner=learner, tasks=2, policy=policy, epochs=5, **SMALL)
     assert run.result()["learner"] == learner
     assert run.result()["prequential"] > 0.4  # a sixth is chance
     assert (run.agent.memory is None) == (learner == "finetune")
@@ -194,6 +197,39 @@ def test_a_metric_that_gives_no_number_is_named(value: Any) -> None:
         train(blobs(), metrics={"odd": lambda targets, predictions: value}, **SMALL)
 
 
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        ({"a": 3}, "metric 'a' must be a function of targets and predictions, got 3"),
+        ({"step": worst_class}, "a name other than 'step', got 'step'"),
+        ([worst_class, worst_class], "got 'worst_class' twice"),
+        ({"broken": lambda targets: 0.0}, "metric 'broken' fails: .*takes 1"),
+    ],
+)
+def test_a_wrong_metric_is_refused_before_anything_is_written(
+    metrics: Any, expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=expected):
+        train(blobs(), metrics=metrics, folder=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_metric_needs_no_list() -> None:
+    name = "sklearn.metrics:balanced_accuracy_score"
+    result = train(blobs(), metrics=name, steps=1, **SMALL).result()
+    assert list(result["metrics"]) == ["balanced_accuracy_score"]
+
+
+def test_metrics_need_something_to_evaluate_on() -> None:
+    with pytest.raises(ValueError, match="metrics need test data"):
+        train(endless, num_classes=3, steps=2, metrics=[worst_class])
+
+
+def test_what_is_not_a_callback_is_refused() -> None:
+    with pytest.raises(ValueError, match="on_step and on_evaluation.*got 3"):
+        train(blobs(), callbacks=[3])  # type: ignore[list-item]
+
+
 def test_callbacks_are_told_of_steps_and_evaluations() -> None:
     class Watch(Callback):
         def __init__(self) -> None:
@@ -219,6 +255,7 @@ SOURCES: dict[str, Any] = {
         "data": blobs(),
         "tasks": 3,
         "batch_size": 10,
+        "evaluations": 40,
         "longtail": 3,
         "label_noise": 0.1,
     },
@@ -226,29 +263,36 @@ SOURCES: dict[str, Any] = {
 }
 
 
+class Stop(Callback):
+    """Saves after a step, before the evaluation that may be due, and is killed."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step(self, experiment: Run, reward: float) -> None:
+        if experiment.step == self.step:
+            experiment.save()
+        if experiment.step == self.step + 2:
+            raise InterruptedError("killed")
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_run_with_everything_of_ones_own_goes_on_bit_for_bit(
     source: str, tmp_path: Path
 ) -> None:
     given = {
+        **SMALL,
         **SOURCES[source],
         "network": Dropped,
         "learner": "er-ace",
-        "metrics": {"worst": worst_class},
-        **SMALL,
     }
     data = given.pop("data")
-
-    class Stop(Callback):
-        def on_step(self, experiment: Experiment, reward: float) -> None:
-            if experiment.step == 5:
-                experiment.save()
-            if experiment.step == 7:
-                raise InterruptedError("killed")
+    if source == "arrays":
+        given["metrics"] = {"worst": worst_class}
 
     train(data, folder=tmp_path / "whole", **given)
     with pytest.raises(InterruptedError):
-        train(data, folder=tmp_path / "parts", callbacks=[Stop()], **given)
+        train(data, folder=tmp_path / "parts", callbacks=[Stop(5)], **given)
     train(data, folder=tmp_path / "parts", resume=True, **given)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
     for name in ("network.pt", "memory.pt"):
@@ -257,6 +301,69 @@ def test_a_run_with_everything_of_ones_own_goes_on_bit_for_bit(
             for part in ("whole", "parts")
         )
         assert str(one) == str(two)
+
+
+def test_a_finished_run_comes_back_as_it_ended(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"tasks": 2, "policy": "infors", "folder": tmp_path}
+    first = train(blobs(), **given, **SMALL)
+    again = train(blobs(), resume=True, **given, **SMALL)
+    assert again.result() == first.result()
+    assert (again.step, again.is_over) == (first.step, True)
+    inputs = first.env.evaluation_sets[0].inputs
+    np.testing.assert_array_equal(
+        again.agent.predict(inputs), first.agent.predict(inputs)
+    )
+    assert again.agent.memory is not None
+    assert len(again.agent.memory) == 20
+
+
+def test_a_learner_that_could_not_be_read_back_is_refused_at_the_start(
+    tmp_path: Path,
+) -> None:
+    class Noting(DERPlusPlusAgent):
+        def state_dict(self) -> dict[str, Any]:
+            return {**super().state_dict(), "notes": np.zeros(3)}
+
+    with pytest.raises(ValueError, match="cannot be saved: .*plain values and tensors"):
+        train(blobs(), learner=Noting, folder=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_class_with_the_four_methods_is_a_learner(tmp_path: Path) -> None:
+    class Guess:
+        """Predicts the last label that it was told."""
+
+        def __init__(self, network: nn.Module, memory: Any) -> None:
+            self.last = 0
+
+        def act(self, observation: NDArray[Any]) -> NDArray[Any]:
+            return np.full(len(observation), self.last)
+
+        def learn(self, observation: Any, target: Any, mask: Any = None) -> None:
+            self.last = int(target[target >= 0][-1])
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"last": self.last}
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            self.last = state_dict["last"]
+
+    run = train(blobs(), tasks=2, learner=Guess, folder=tmp_path, **SMALL)
+    part = run.env.evaluation_sets[1]
+    expected = np.mean(part.targets == run.agent.last)  # type: ignore[attr-defined]
+    assert run.result()["matrix"][-1][1] == pytest.approx(expected)
+
+
+def test_the_lock_of_a_run_that_cannot_be_resumed_is_released(tmp_path: Path) -> None:
+    with pytest.raises(InterruptedError):
+        train(blobs(), policy="rs", folder=tmp_path, callbacks=[Stop(2)], **SMALL)
+    good = (tmp_path / "checkpoint.pt").read_bytes()
+    (tmp_path / "checkpoint.pt").write_bytes(b"rubbish")
+    with pytest.raises(CheckpointError) as held:
+        train(blobs(), policy="rs", folder=tmp_path, resume=True, **SMALL)
+    (tmp_path / "checkpoint.pt").write_bytes(good)
+    train(blobs(), policy="rs", folder=tmp_path, resume=True, **SMALL)
+    assert held.value is not None
 
 
 def test_other_data_or_another_network_cannot_continue_a_run(tmp_path: Path) -> None:
