@@ -37,11 +37,11 @@ def jobs() -> Iterator[Job]:
 
 
 def table() -> str:
-    """Final accuracy and the rarest class in memory, as Markdown."""
+    """Final accuracy and how many classes are scarce in memory, as Markdown."""
     entries = [json.loads(line) for line in PATH.read_text().splitlines()]
     heads = " | ".join(f"ρ = {ratio}" for ratio in RATIOS)
-    last = f"classes with fewer than 3 items in memory, ρ = {RATIOS[-1]}"
-    lines = [f"| Split MNIST, M = 100 | {heads} | {last} |", "|---" * 5 + "|"]
+    last = " | ".join(f"classes with {text} in memory" for text in ("< 3", "none"))
+    lines = [f"| Split MNIST, M = 100 | {heads} | {last} |", "|---" * 6 + "|"]
     for method in POLICIES:
         cells = []
         for ratio in RATIOS:
@@ -53,9 +53,10 @@ def table() -> str:
             values = [100 * entry["average"] for entry in found]
             mean, error = mean_and_standard_error(values)
             cells.append(f"{mean:.1f} ± {error:.1f}")
-        scarce = [int((np.array(e["class_counts"]) < 3).sum()) for e in found]
-        mean, error = mean_and_standard_error(scarce)
-        cells.append(f"{mean:.1f} ± {error:.1f}")
+        for fewest in (3, 1):  # at the largest ratio
+            scarce = [int((np.array(e["class_counts"]) < fewest).sum()) for e in found]
+            mean, error = mean_and_standard_error(scarce)
+            cells.append(f"{mean:.1f} ± {error:.1f}")
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
