@@ -12,11 +12,13 @@
   :mod:`~continual_envs.datasets.bundled` install with scikit-learn.
 """
 
+from continual_envs.datasets.arrays import to_inputs
 from continual_envs.datasets.base import Dataset, DatasetError, Part
 from continual_envs.datasets.make import (
     build_dataset,
     is_finite,
     make_dataset,
+    options_of,
     read_test_part,
 )
 from continual_envs.datasets.named import DATASETS, load_dataset
@@ -35,5 +37,7 @@ __all__ = [
     "is_finite",
     "load_dataset",
     "make_dataset",
+    "options_of",
     "read_test_part",
+    "to_inputs",
 ]

@@ -92,16 +92,25 @@ def to_inputs(values: Any, name: str = "X", first_row: int = 0) -> NDArray[Any]:
     """Inputs as bytes, or as floats of 32 bits.
 
     Args:
-        values: shape ``(n, ...)``.
+        values: shape ``(n, ...)``, anything like an array, or a tensor.
         name: for messages.
         first_row: number of the first row, for messages.
 
     Returns:
-        Bytes stay bytes, other numbers become float32. Images have their channels
-        first, and one channel if they had none.
+        What a stream shows before it standardizes. Bytes stay bytes, other numbers
+        become float32. Images have their channels first. Bytes of shape ``(n, H, W)``
+        get one channel; floats of that shape stay as they are, as they may be
+        sequences.
 
     Raises:
         ValueError: if the values are no inputs.
+
+    Example:
+        >>> images = np.zeros((5, 28, 28), dtype=np.uint8)
+        >>> to_inputs(images).shape, to_inputs(images / 255).shape
+        ((5, 1, 28, 28), (5, 28, 28))
+        >>> to_inputs(np.zeros((5, 32, 32, 3))).shape
+        (5, 3, 32, 32)
     """
     array = to_array(values, name)
     if array.dtype.kind not in "biuf":
@@ -120,7 +129,7 @@ def to_inputs(values: Any, name: str = "X", first_row: int = 0) -> NDArray[Any]:
         array = _to_floats(array, name, first_row)
     elif array.ndim == 3:
         array = array[:, None]
-    return channels_first(array)
+    return np.ascontiguousarray(channels_first(array))
 
 
 def channels_first(images: NDArray[Any]) -> NDArray[Any]:
@@ -143,12 +152,12 @@ def to_labels(
     """Labels as whole numbers from 0 on.
 
     Args:
-        values: shape ``(n,)``.
+        values: shape ``(n,)`` or ``(n, 1)``.
         name: for messages.
         first_row: number of the first row, for messages.
 
     Returns:
-        Labels of type int64.
+        Labels of type int64, shape ``(n,)``.
 
     Raises:
         ValueError: if they are no labels.
@@ -159,6 +168,7 @@ def to_labels(
             f"the labels of {name} must be whole numbers, got {str(example)!r}: "
             f"{_renumber(name)} numbers the classes"
         )
+    values = _without_column(values)
     if values.ndim != 1:
         raise ValueError(
             f"the labels of {name} must have the shape (samples,), got {values.shape}: "
@@ -204,8 +214,7 @@ def to_numbers(
         raise ValueError(
             f"{name} must have the shape (samples,) or (samples, K), got {values.shape}"
         )
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
+    values = _without_column(values)
     _to_floats(values, name, first_row)  # what a stream tells must be finite, too
     return values.astype(np.float64, copy=False)
 
@@ -245,6 +254,11 @@ def first_rows(wrong: NDArray[np.bool_], most: int = 5) -> list[int]:
     """
     rows = wrong.reshape(len(wrong), -1).any(1)
     return [int(row) for row in np.flatnonzero(rows)[:most]]
+
+
+def _without_column(values: NDArray[Any]) -> NDArray[Any]:
+    """Targets of shape (n, 1), a column of a table, as (n,)."""
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _to_floats(array: NDArray[Any], name: str, first_row: int) -> NDArray[np.float32]:

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from continual_envs.datasets.arrays import Arrays, RawData, to_array, to_task_ids
+from continual_envs.datasets.arrays import (
+    Arrays,
+    RawData,
+    to_array,
+    to_labels,
+    to_task_ids,
+)
 from continual_envs.datasets.base import Dataset, DatasetError, Part
 from continual_envs.datasets.hugging_face import is_hugging_face, read_hugging_face
 from continual_envs.datasets.image_folder import read_image_folder
@@ -21,13 +27,14 @@ from continual_envs.datasets.parts import (
     check_classes,
     has_labels,
     make_part,
+    missing_classes,
 )
 from continual_envs.datasets.torch_dataset import (
     is_torch_dataset,
     read_torch_dataset,
 )
 
-__all__ = ["build_dataset", "is_finite", "make_dataset", "read_test_part"]
+__all__ = ["build_dataset", "is_finite", "make_dataset", "options_of", "read_test_part"]
 
 ACCEPTED = (
     "the name of a data set, a Dataset, (X, y), a torch data set, a Hugging Face data "
@@ -49,7 +56,8 @@ def make_dataset(data: Any, *, test: Any = None, **options: Any) -> Dataset:
             ``torch.utils.data.Dataset``, a Hugging Face data set, the path of an
             ``.npz`` file or of a folder of images, or a function without arguments
             that returns one of these.
-        test: test data of any of these kinds; else a share is held out.
+        test: test data of any of these kinds (of a :class:`Dataset` its test part);
+            else a share is held out.
         **options: see :class:`~continual_envs.datasets.DataOptions`.
 
     Returns:
@@ -132,14 +140,23 @@ def read_test_part(test: Any, options: DataOptions) -> tuple[Part, int | None]:
         raise ValueError(f"cannot take {_describe(test)} as test data, expected (X, y)")
     if kind in (NAME, COMPLETE):
         dataset = load_dataset(test, options.data_dir) if kind is NAME else test
-        return dataset.test, dataset.num_classes
+        # A live stream shows samples as they come: they are judged like that, too.
+        labels = dataset.num_classes is not None
+        part = make_part(_test_of(dataset), labels, "_test")
+        return _in_32_bits(part), dataset.num_classes
     arrays = kind.read(test, options).train
     targets = to_array(arrays.targets, "y_test")
-    if not has_labels(targets, options):
-        part = make_part(arrays, False, "_test")
-        return Part(part.inputs, part.targets.astype(np.float32)), None
-    part = make_part(arrays, True, "_test")
+    labels = has_labels(targets, options)
+    part = make_part(arrays, labels, "_test")
+    if not labels:
+        return _in_32_bits(part), None
     count = int(part.targets.max()) + 1
+    missing = missing_classes(part.targets, count)
+    if options.num_classes is None and missing:
+        raise ValueError(
+            f"y_test has labels from 0 to {count - 1}, but no sample of class "
+            f"{missing}: give num_classes= if these classes are still to come"
+        )
     if options.num_classes is not None and count > options.num_classes:
         raise ValueError(
             f"num_classes={options.num_classes} has labels from 0 to "
@@ -158,6 +175,23 @@ def is_finite(data: Any) -> bool:
         Whether they are; else they may be an iterator.
     """
     return _kind_of(data) not in (None, FUNCTION)
+
+
+def options_of(data: Any) -> list[str]:
+    """The options that go with some data.
+
+    Args:
+        data: anything; a function is not called.
+
+    Returns:
+        Their names.
+
+    Example:
+        >>> options_of("Digits")
+        ['task_ids', 'test_task_ids', 'data_dir']
+    """
+    kind = _kind_of(data) or FUNCTION
+    return [name for name in DataOptions.names() if name in kind.options]
 
 
 # -- kinds of data --------------------------------------------------------------------
@@ -226,7 +260,7 @@ NAME = Kind(
     "a data set that has a name",
     lambda data: isinstance(data, str) and data in DATASETS,
     _no_arrays,
-    _TASKS,
+    (*_TASKS, "data_dir"),
 )
 COMPLETE = Kind("a Dataset", lambda data: isinstance(data, Dataset), _no_arrays, _TASKS)
 FOLDER = Kind("a folder of images", _is_folder, _read_folder, (*_SPLIT, "image_size"))
@@ -262,7 +296,7 @@ def _read_test(test: Any, raw: RawData, options: DataOptions) -> Arrays:
     if kind is None or kind is NAME:
         raise ValueError(f"cannot take {_describe(test)} as test data, expected (X, y)")
     if kind is COMPLETE:
-        return Arrays(test.test.inputs, test.test.targets, test.test.task_ids)
+        return _test_of(test)
     found = kind.read(test, options)
     if raw.class_names is None or found.class_names is None:
         return found.train
@@ -275,6 +309,24 @@ def _read_test(test: Any, raw: RawData, options: DataOptions) -> Arrays:
             )
     numbers = np.array([known.index(name) for name in found.class_names])
     return found.train._replace(targets=numbers[np.asarray(found.train.targets)])
+
+
+def _test_of(dataset: Dataset) -> Arrays:
+    """The test part of a data set, in the units that the user gave it."""
+    test, done = dataset.test, dataset.standardization
+    if done is None:
+        return Arrays(test.inputs, test.targets, test.task_ids)
+    return Arrays(
+        done.restore_inputs(test.inputs), done.restore(test.targets), test.task_ids
+    )
+
+
+def _in_32_bits(part: Part) -> Part:
+    """A part as a stream tells it, without task ids."""
+    numbers = part.targets.dtype.kind == "f"
+    return Part(
+        part.inputs, part.targets.astype(np.float32) if numbers else part.targets
+    )
 
 
 def _check_complete(dataset: Dataset) -> None:
@@ -308,6 +360,13 @@ def _check_complete(dataset: Dataset) -> None:
             f"{dataset.name} has num_classes={dataset.num_classes} and targets of type "
             f"{dataset.train.targets.dtype}: labels are whole numbers"
         )
+    for values in (dataset.train, dataset.test):
+        if values.targets.ndim != 1:
+            raise ValueError(
+                f"{dataset.name} has labels of shape {values.targets.shape}: give "
+                "(samples,)"
+            )
+    to_labels(dataset.train.targets, dataset.name)
     check_classes(dataset.train, dataset.test, dataset.num_classes)
 
 

@@ -22,7 +22,7 @@ from continual_envs.datasets.hold_out import hold_out
 from continual_envs.datasets.options import DataOptions
 from continual_envs.datasets.standardization import Scale, Standardization
 
-__all__ = ["assemble", "check_classes", "has_labels", "make_part"]
+__all__ = ["assemble", "check_classes", "has_labels", "make_part", "missing_classes"]
 
 
 def assemble(raw: RawData, options: DataOptions) -> Dataset:
@@ -42,10 +42,12 @@ def assemble(raw: RawData, options: DataOptions) -> Dataset:
     labels = has_labels(targets, options)
     train = make_part(raw.train, labels)
     if raw.test is not None:
-        if options.test_share != DataOptions.test_share:
-            raise ValueError(
-                f"test_share={options.test_share!r} does not apply: there are test data"
-            )
+        for name in ("test_share", "test_seed"):
+            value = getattr(options, name)
+            if value != getattr(DataOptions, name):
+                raise ValueError(
+                    f"{name}={value!r} does not apply: there are test data"
+                )
         test = make_part(raw.test, labels, "_test")
         _check_alike(train, test)
         if labels:
@@ -57,7 +59,14 @@ def assemble(raw: RawData, options: DataOptions) -> Dataset:
     # By default, too: a network that learns at the usual rate diverges on vectors of
     # measurements in the hundreds.
     dataset = Dataset(raw.name, train, test, num_classes if labels else None)
-    return _standardized(dataset, options.standardize is not False)
+    dataset = _standardized(dataset, options.standardize is not False)
+    if options.standardize and dataset.standardization is None:
+        raise ValueError(
+            "standardize=True has nothing to do: y has labels and X has inputs of type "
+            f"{train.inputs.dtype} of shape {dataset.input_shape}: leave it out, or "
+            "give vectors of floats"
+        )
+    return dataset
 
 
 def has_labels(targets: NDArray[Any], options: DataOptions) -> bool:
@@ -129,25 +138,23 @@ def check_classes(train: Part, test: Part | None, num_classes: int | None) -> in
     Returns:
         The number of classes.
     """
-    counts = np.bincount(train.targets)
     if test is not None:
-        unknown = ~np.isin(test.targets, np.flatnonzero(counts))
+        unknown = ~np.isin(test.targets, train.targets)
         if unknown.any():
             row = first_rows(unknown)[0]
             raise ValueError(
                 f"class {test.targets[row]} appears only in the test set (first in row "
                 f"{row} of y_test): add training samples of it or drop its test samples"
             )
-    found = len(counts) if num_classes is None else num_classes
-    if len(counts) > found:
+    found = int(train.targets.max()) + 1 if num_classes is None else num_classes
+    if train.targets.max() >= found:
         row = first_rows(train.targets >= found)[0]
         raise ValueError(
             f"num_classes={found} has labels from 0 to {found - 1}, got "
             f"{train.targets[row]} in row {row} of y"
         )
-    missing = np.flatnonzero(np.bincount(train.targets, minlength=found) == 0)
-    if len(missing):
-        some = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+    some = missing_classes(train.targets, found)
+    if some:
         remedy = "np.unique(y, return_inverse=True)[1] numbers the classes without gaps"
         if num_classes is not None:
             remedy = f"add some, or leave num_classes={num_classes} out"
@@ -156,6 +163,27 @@ def check_classes(train: Part, test: Part | None, num_classes: int | None) -> in
             f"{remedy}"
         )
     return found
+
+
+def missing_classes(labels: NDArray[np.int64], count: int) -> str:
+    """The first classes without a sample, for a message.
+
+    Args:
+        labels: from 0 on, below ``count``.
+        count: number of classes, which may be larger than any memory.
+
+    Returns:
+        At most five of them; empty if none is missing.
+
+    Example:
+        >>> missing_classes(np.array([0, 2, 10**12]), 10**12 + 1)
+        '1, 3, 4, 5, 6, ...'
+    """
+    present = np.unique(labels)
+    # There are six gaps, or all of them, among the numbers up to here.
+    first = np.arange(min(count, len(present) + 6))
+    missing = np.setdiff1d(first, present, assume_unique=True)
+    return ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
 
 
 def _check_alike(train: Part, test: Part) -> None:

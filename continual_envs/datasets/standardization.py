@@ -96,6 +96,17 @@ class Standardization:
         scale = self.target_scale
         return np.asarray(y) if scale is None else scale.apply(y)
 
+    def restore_inputs(self, x: ArrayLike) -> NDArray[Any]:
+        """Inputs in the user's units.
+
+        Args:
+            x: as the stream shows them, shape ``(n, d)``.
+
+        Returns:
+            The same shape.
+        """
+        return np.asarray(x) if self.input_scale is None else self.input_scale.undo(x)
+
     def restore(self, prediction: ArrayLike) -> NDArray[Any]:
         """Predictions in the user's units.
 

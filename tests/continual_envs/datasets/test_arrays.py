@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from continual_envs import Dataset, Part, load_dataset, make_dataset
+from continual_envs.datasets import to_inputs
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(60, 4))
@@ -66,6 +67,27 @@ def test_floats_without_channels_stay_as_they_are() -> None:
     assert part(RANDOM.normal(size=(60, 8, 9))).inputs.shape == (60, 8, 9)
 
 
+BYTES = RANDOM.integers(0, 256, (60, 8, 9, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        X,
+        X[::-1],
+        X.tolist(),
+        torch.tensor(X),
+        BYTES,
+        torch.tensor(BYTES),
+        BYTES[..., 0],
+    ],
+)
+def test_inputs_can_be_brought_to_what_a_stream_shows(given: Any) -> None:
+    found = to_inputs(given)
+    np.testing.assert_array_equal(found, part(given).inputs)
+    assert found.flags.c_contiguous  # torch takes no array that runs backwards
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
 def test_tensors_are_brought_to_the_host(dtype: torch.dtype) -> None:
     values = (torch.arange(240).reshape(60, 4) % 200).to(dtype)
@@ -105,6 +127,14 @@ def test_whole_numbers_are_labels(dtype: str) -> None:
     assert data.train.targets.dtype == np.int64
 
 
+@pytest.mark.parametrize("dtype", ["i8", "u1", "?"])
+def test_a_single_column_of_whole_numbers_is_labels(dtype: str) -> None:
+    values = (Y % 2).astype(dtype)
+    data = make_dataset((X, values[:, None]), test=(X, values[:, None]))
+    assert data.num_classes == 2
+    assert data.train.targets.tolist() == data.test.targets.tolist() == values.tolist()
+
+
 @pytest.mark.parametrize("targets", ["auto", "numbers"])
 @pytest.mark.parametrize(("shape", "outputs"), [((60,), 1), ((60, 1), 1), ((60, 3), 3)])
 def test_floats_are_numbers_to_predict(
@@ -142,6 +172,13 @@ def with_value(values: Any, row: int, value: float) -> Any:
 WRONG: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "lengths": (X, Y[:-1], {}, "X has 60 samples and y has 59"),
     "gaps": (X, 2 * Y, {}, r"no sample of class 1, 3: .*np.unique\(y, return_inverse"),
+    "a huge gap": (
+        X,
+        np.where(Y == 2, 10**12, Y),
+        {},
+        r"labels from 0 to 1000000000000, but no sample of class 2, 3, 4, 5, 6, \.\.\.",
+    ),
+    "far too many classes": (X, Y, {"num_classes": 10**12}, "class 3, 4, 5, 6, 7, ..."),
     "negative": (X, Y - 1, {}, r"from 0 on, got -1 in row 0.*np.unique\(y"),
     "strings": (X, Y.astype(str), {}, r"got '0': np.unique\(y, return_inverse=True"),
     "whole floats": (
@@ -182,6 +219,12 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "image sizes": (X, Y, {"image_size": 8}, r"image_size must be \(height, width\)"),
     "column": (X, Y, {"input_key": "a"}, "input_key does not apply to arrays"),
     "standardize": (X, Y, {"standardize": 1}, "standardize must be True or False"),
+    "nothing to standardize": (
+        np.zeros((60, 8, 9), dtype=np.uint8),
+        Y,
+        {"standardize": True},
+        r"standardize=True .*labels and .*uint8 of shape \(1, 8, 9\): leave it out",
+    ),
 }
 
 
@@ -278,63 +321,6 @@ def test_a_share_of_all_numbers_is_held_out() -> None:
     assert (len(data.train), len(data.test)) == (45, 15)
 
 
-# -- standardization ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_own_numbers_are_standardized_and_can_be_restored(outputs: int) -> None:
-    inputs = X * [1, 10, 100, 0] + [0, 5, 1e6, 7]  # the last column is constant
-    targets = 40 + 5 * X[:, 0] if outputs == 1 else 40 + 5 * X[:, :3]
-    data = make_dataset((inputs, targets))
-    plain = make_dataset((inputs, targets), standardize=False)
-    for values in (data.train.inputs[:, :3], data.train.targets):
-        np.testing.assert_allclose(values.mean(0), 0, atol=1e-6)
-        np.testing.assert_allclose(values.std(0), 1, atol=1e-5)
-    assert (data.train.inputs[:, 3] == 0).all()
-    assert np.isfinite(data.test.inputs).all()
-    done = data.standardization
-    assert done is not None
-    for part, raw in ((data.train, plain.train), (data.test, plain.test)):
-        np.testing.assert_allclose(done.restore(part.targets), raw.targets, rtol=1e-5)
-        np.testing.assert_allclose(done.targets(raw.targets), part.targets, atol=1e-5)
-        # Against the mean and deviation of the training part, computed here.
-        expected = raw.inputs.astype(float)[:, :2] - plain.train.inputs[:, :2].mean(0)
-        expected /= plain.train.inputs[:, :2].astype(float).std(0)
-        np.testing.assert_allclose(part.inputs[:, :2], expected, atol=1e-4)
-        np.testing.assert_allclose(done.inputs(raw.inputs), part.inputs, atol=1e-4)
-    assert plain.standardization is None
-    np.testing.assert_array_equal(plain.train.inputs.dtype, np.float32)
-
-
-def test_small_differences_of_large_targets_survive() -> None:
-    targets = 1e9 + X[:, 0]
-    data = make_dataset((X, targets), test=(X, targets))
-    expected = (X[:, 0] - X[:, 0].mean()) / X[:, 0].std()
-    np.testing.assert_allclose(data.train.targets, expected, atol=1e-5)
-
-
-def test_labels_and_bytes_are_not_standardized() -> None:
-    assert make_dataset((X, Y), standardize=False).standardization is None
-    data = make_dataset((X, Y))
-    assert data.standardization is not None
-    assert data.standardization.target_scale is None
-    np.testing.assert_allclose(data.train.inputs.mean(0), 0, atol=1e-6)
-    assert data.train.targets.dtype == np.int64
-    images = RANDOM.integers(0, 256, (60, 5, 5), dtype=np.uint8)
-    data = make_dataset((images, X[:, 0] + 20))
-    assert data.train.inputs.dtype == np.uint8
-    assert data.standardization is not None
-    assert data.standardization.input_scale is None
-    np.testing.assert_allclose(data.train.targets.mean(), 0, atol=1e-6)
-
-
-def test_constant_targets_divide_by_nothing() -> None:
-    data = make_dataset((X, np.full(60, 3.5)))
-    assert (data.train.targets == 0).all()
-    assert data.standardization is not None
-    assert data.standardization.restore(np.zeros(2)).tolist() == [3.5, 3.5]
-
-
 # -- data sets of one's own -----------------------------------------------------------
 
 
@@ -380,6 +366,14 @@ def floats(count: int, width: int = 2) -> Any:
             Dataset("Mine", Part(floats(3), Y[:3] / 2), Part(floats(3), Y[:3]), 3),
             "labels are whole",
         ),
+        (
+            Dataset("Mine", Part(floats(3), Y[:3] - 1), Part(floats(3), Y[:3]), 3),
+            "labels of Mine must be from 0 on, got -1 in row 0",
+        ),
+        (
+            Dataset("Mine", Part(floats(3), Y[:3, None]), Part(floats(3), Y[:3]), 3),
+            r"labels of shape \(3, 1\): give \(samples,\)",
+        ),
     ],
 )
 def test_a_data_set_that_does_not_fit_together_is_refused(
@@ -394,8 +388,9 @@ def test_complete_data_take_no_test_data_and_no_share() -> None:
         make_dataset("Digits", test=(X, Y))
     with pytest.raises(ValueError, match="test_share does not apply"):
         make_dataset("Digits", test_share=0.5)
-    with pytest.raises(ValueError, match="test_share=0.5 does not apply"):
-        make_dataset((X, Y), test=(X, Y), test_share=0.5)
+    for option, value in (("test_share", 0.5), ("test_seed", 1)):
+        with pytest.raises(ValueError, match=f"{option}={value} does not apply"):
+            make_dataset((X, Y), test=(X, Y), **{option: value})
 
 
 @pytest.mark.parametrize("change", ["inputs", "targets", "test", "order"])
