@@ -17,9 +17,10 @@ from continual_envs.datasets import (
     Dataset,
     build_dataset,
     is_finite,
+    options_of,
 )
 from continual_envs.environment import StreamEnv
-from continual_envs.feed import is_function, takes_seed
+from continual_envs.feed import Feed, is_function
 from continual_envs.live import LIVE_OPTIONS, LiveSource
 from continual_envs.options import CUTS, StreamOptions
 from continual_envs.regression import RegressionStreamEnv
@@ -68,30 +69,34 @@ def make_stream(
     if name in BENCHMARKS:
         data = BENCHMARKS[name].dataset
         options = {**BENCHMARKS[name].options, **options}
-    _check_names(name, options, options.get("cut"))
+    name = name if name in BENCHMARKS else None
+    _check_names(name, options, options.get("cut"), data)
     of_data = {key: options.pop(key) for key in DataOptions.names() if key in options}
     chosen, data_options = StreamOptions(**options), DataOptions(**of_data)
     _check_known(data)
-    if is_function(data) and not is_finite(data):
-        made = data(seed=0) if takes_seed(data) else data()
-        data = made if is_finite(made) or not hasattr(made, "__iter__") else data
-    if _is_live(data):
-        _check_names("a live stream", options, None, LIVE_OPTIONS)
+    data = _opened(data)
+    if isinstance(data, Feed):
+        _check_live(options)
         source: Source = LiveSource(data, test, chosen, data_options)
         return _make_env("live", source, chosen, render_mode)
     dataset = build_dataset(data, test, data_options)
-    name = name if name in BENCHMARKS else dataset.name
     cut = chosen.cut or _default_cut(dataset, chosen)
-    _check_names(name, options, cut)
+    _check_names(name, options, cut, data)
     source = DatasetSource(dataset, cut, chosen)
-    return _make_env(name, source, chosen, render_mode)
+    return _make_env(name or dataset.name, source, chosen, render_mode)
 
 
-def _is_live(data: Any) -> bool:
-    """Whether samples come one after the other, nobody knows for how long."""
+def _opened(data: Any) -> Any:
+    """What functions return, or a feed if that comes sample by sample."""
+    while is_function(data) and not is_finite(data):
+        feed = Feed(data)
+        made = feed.open()
+        if hasattr(made, "__iter__") and not is_finite(made):
+            return feed
+        data = made
     if is_finite(data) or isinstance(data, dict | list | tuple | set | np.ndarray):
-        return False
-    return is_function(data) or hasattr(data, "__iter__")
+        return data
+    return Feed(data) if hasattr(data, "__iter__") else data
 
 
 def _make_env(
@@ -123,24 +128,41 @@ def _check_known(data: Any) -> None:
         )
 
 
+def _check_live(options: dict[str, Any]) -> None:
+    """Refuse options that a live stream does not have."""
+    for option in options:
+        if option not in LIVE_OPTIONS:
+            raise _unexpected("a live stream", option, _applies(LIVE_OPTIONS))
+
+
 def _check_names(
-    name: str | None,
-    options: dict[str, Any],
-    cut: str | None,
-    known: Sequence[str] | None = None,
+    name: str | None, options: dict[str, Any], cut: str | None, data: Any
 ) -> None:
     """Refuse options that do not exist or that the stream does not have."""
-    if known is None:
-        of_stream = StreamOptions.names(cut if cut in CUTS else None)
-        known = [*of_stream, *DataOptions.names()]
+    cut = cut if cut in CUTS else None
+    known = StreamOptions.names(cut)
     for option in options:
-        if option not in known:
-            homes = [repr(home) for home, own in CUTS.items() if option in own]
-            has = ""
-            if cut is not None and homes:
-                has = f" with cut={cut!r}, which goes with cut={' or '.join(homes)}"
-            # TorchRL's GymEnv tries an option and looks for Python's own words.
-            raise TypeError(
-                f"{name or 'make_stream'} got an unexpected keyword argument "
-                f"{option!r}{has}, expected one of {list(known)}"
+        if option in known or option in DataOptions.names():
+            continue
+        homes = [repr(home) for home, own in CUTS.items() if option in own]
+        if cut is not None and homes:
+            places = " or ".join(filter(None, [", ".join(homes[:-1]), homes[-1]]))
+            raise _unexpected(
+                name or f"a stream with cut={cut!r}",
+                option,
+                f"it goes with cut={places}, cut={cut!r} has {', '.join(CUTS[cut])}",
             )
+        raise _unexpected(
+            name or "a stream", option, _applies([*known, *options_of(data)])
+        )
+
+
+def _applies(names: Sequence[str]) -> str:
+    return f"what applies is {', '.join(names)}"
+
+
+def _unexpected(stream: str, option: str, remedy: str) -> TypeError:
+    # TorchRL's GymEnv tries an option and looks for Python's own words.
+    return TypeError(
+        f"{stream} got an unexpected keyword argument {option!r}: {remedy}"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,7 @@ class LiveSource(Source):
     """Samples of an iterator as they come, each checked on arrival.
 
     Args:
-        data: yields pairs of an input and a target, or of batches of these; see
-            :class:`~continual_envs.feed.Feed`.
+        feed: yields pairs of an input and a target, or of batches of these.
         test: test data, ``None`` for none.
         options: the user's choices of the stream.
         data_options: the user's choices of the data.
@@ -40,7 +39,7 @@ class LiveSource(Source):
         ...     for number in itertools.count():
         ...         yield np.full(3, number, dtype=np.float32), number % 2
         >>> classes = DataOptions(num_classes=2)
-        >>> source = LiveSource(samples, None, StreamOptions(), classes)
+        >>> source = LiveSource(Feed(samples), None, StreamOptions(), classes)
         >>> source.start(seed=0)
         >>> source.read(0, 4).targets.tolist()
         [0, 1, 0, 1]
@@ -48,13 +47,13 @@ class LiveSource(Source):
 
     def __init__(
         self,
-        data: Iterable[Any] | Callable[..., Iterable[Any]],
+        feed: Feed,
         test: Any,
         options: StreamOptions,
         data_options: DataOptions,
     ) -> None:
         data_options.check_used("a live stream", LIVE_OPTIONS)
-        self._feed = Feed(data)
+        self._feed = feed
         self._options = data_options
         self._batch_size = options.batch_size
         if test is None:

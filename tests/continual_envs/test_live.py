@@ -14,7 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from continual_envs import ClassificationStreamEnv, RegressionStreamEnv, make_stream
+from continual_envs import (
+    ClassificationStreamEnv,
+    RegressionStreamEnv,
+    make_dataset,
+    make_stream,
+)
 from tests.continual_envs.helpers import assert_same, play, play_on, still
 
 Sample = tuple[Any, Any]
@@ -108,6 +113,25 @@ def test_with_test_data_nothing_is_read_before_the_first_reset() -> None:
         env.reset(seed=0)
 
 
+@pytest.mark.parametrize("outputs", [0, 1, 3])
+def test_a_standardized_data_set_judges_in_the_units_of_the_stream(
+    outputs: int,
+) -> None:
+    inputs = 5 + 100 * np.random.default_rng(0).normal(size=(50, 3))
+    targets = inputs[:, 0] if outputs == 1 else inputs
+    if not outputs:
+        targets = np.arange(50) % 5
+    env = make_stream(
+        lambda: zip(inputs, targets, strict=True), test=make_dataset((inputs, targets))
+    )
+    (judged,) = env.evaluation_sets
+    raw = make_dataset((inputs, targets), standardize=False).test
+    np.testing.assert_allclose(judged.inputs, raw.inputs, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(judged.targets, raw.targets, rtol=1e-5, atol=1e-4)
+    assert judged.inputs.dtype == np.float32
+    assert judged.targets.dtype == (np.float32 if outputs else np.int64)
+
+
 def test_a_live_stream_has_no_end_and_no_tasks() -> None:
     env = make_stream(endless, num_classes=5, batch_size=4)
     env.reset(seed=0)
@@ -166,9 +190,18 @@ def test_a_function_that_takes_a_seed_is_given_that_of_the_stream() -> None:
     assert numbers(env.reset(seed=4)[0]) == [20, 21]
 
 
+def test_a_source_that_keeps_its_place_begins_at_its_first_sample() -> None:
+    for data in (Stateful(None), lambda: Stateful(None)):
+        env = make_stream(data, num_classes=5, batch_size=2)
+        assert numbers(env.reset(seed=0)[0]) == [0, 1]
+
+
 def test_a_function_may_return_data_that_are_not_live() -> None:
     inputs, targets = zip(*map(sample, range(50)), strict=True)
     env = make_stream(lambda: (inputs, targets), batch_size=10)
+    env.reset(seed=0)
+    assert env.num_steps == 4
+    env = make_stream(lambda: lambda: (inputs, targets), batch_size=10)
     env.reset(seed=0)
     assert env.num_steps == 4
 
@@ -245,6 +278,11 @@ def test_a_wrong_batch_is_named_by_its_place_in_the_stream(
         (iter(()), {"num_classes": 5}, "the stream has no samples"),
         (endless, {"num_classes": 5, "test_share": 0.5}, "test_share does not apply"),
         (endless, {"test": (np.ones((3, 2)), [0, 1, 7]), "num_classes": 5}, "got 7 in"),
+        (
+            endless,
+            {"test": (np.ones((3, 2)), [0, 1, 10**12])},
+            "y_test has labels from 0 to 1000000000000, but no sample of class 2, 3, 4",
+        ),
         (endless, {"test": 3}, "cannot take a int as test data"),
         (lambda: 3, {}, "cannot make a data set of a int"),
     ],
