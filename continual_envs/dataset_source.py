@@ -59,6 +59,7 @@ class DatasetSource(Source):
                 f"blur={options.blur} needs at least two tasks, {dataset.name} is cut "
                 "into one"
             )
+        self._groups = self._validation_groups() if options.validation else {}
         self._seed = -1
         self._targets = dataset.train.targets
         self._held_out = np.empty(0, dtype=np.int64)
@@ -194,19 +195,44 @@ class DatasetSource(Source):
         chosen = self._options.imbalanced_task
         return seed % self._num_groups if chosen is None else chosen
 
-    def _hold_out(self, seed: int) -> NDArray[np.int64]:
-        """A tenth of the training samples of each class, or of each task."""
+    def _validation_groups(self) -> dict[str, NDArray[np.int64]]:
+        """The training samples of each class, or of each task, by its name."""
         if self.dataset.num_classes is not None:
             labels = self.dataset.train.targets
-            groups = [
-                np.flatnonzero(labels == label)
+            groups = {
+                f"class {label}": np.flatnonzero(labels == label)
                 for label in range(self.dataset.num_classes)
-            ]
-        elif self._is_permuted:  # all tasks have the same samples
-            groups = [self.tasks[0].train]
+            }
         else:
-            groups = [task.train for task in self.tasks]
+            # All permuted tasks have the same samples.
+            tasks = self.tasks[:1] if self._is_permuted else self.tasks
+            groups = {f"task {n}": task.train for n, task in enumerate(tasks)}
+        for name, samples in groups.items():
+            if not _tenth(samples):
+                raise ValueError(
+                    f"{name} has {len(samples)} training samples, validation=True "
+                    "needs 6 to hold a tenth out: give more samples, or leave it out"
+                )
+        return groups
+
+    def _hold_out(self, seed: int) -> NDArray[np.int64]:
+        """A tenth of the training samples of each class, or of each task."""
         random = generator(seed, Purpose.HOLD_OUT)
-        return np.concatenate(
-            [random.permutation(group)[: round(len(group) / 10)] for group in groups]
+        held_out = np.concatenate(
+            [
+                random.permutation(samples)[: _tenth(samples)]
+                for samples in self._groups.values()
+            ]
         )
+        for number, task in enumerate(self.tasks):
+            if not np.isin(task.train, held_out).any():
+                raise ValueError(
+                    f"task {number} has {len(task.train)} training samples, none of "
+                    f"which validation=True holds out with seed {seed}: give it more "
+                    "samples, or leave validation out"
+                )
+        return held_out
+
+
+def _tenth(samples: NDArray[np.int64]) -> int:
+    return round(len(samples) / 10)

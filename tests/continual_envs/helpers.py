@@ -57,17 +57,18 @@ def numbered_dataset(
     images = (digits * _PLACES + places).astype(np.uint8)
     images = images.reshape(-1, 1, _SIDE, _SIDE)
     if labels is None:
-        # Every class at least once, of different sizes, in no order.
+        # Every class at least six times in training, so that a tenth of it can be held
+        # out, and once in the test part; of different sizes, in no order.
         random = np.random.default_rng(7)
         labels = np.concatenate(
             [
                 random.permutation(
                     np.r_[
-                        np.arange(classes),
-                        random.integers(classes // 2, classes, size - classes),
+                        np.repeat(np.arange(classes), least),
+                        random.integers(classes // 2, classes, size - least * classes),
                     ]
                 )
-                for size in (train, test)
+                for size, least in ((train, 6), (test, 1))
             ]
         )
     return Dataset(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from continual_envs import load_dataset, make_stream
 from tests.continual_envs.helpers import (
+    assert_same,
     make_numbered,
     numbered_dataset,
     numbers_of,
@@ -82,6 +83,36 @@ def test_a_tenth_of_each_task_of_a_regression_is_held_out() -> None:
     for task, one in zip(env.tasks, env.evaluation_sets, strict=True):
         assert abs(len(one) - len(task.train) / 10) <= 0.5
         assert not shown & {x.tobytes() for x in one.inputs}
+
+
+def test_a_class_without_a_tenth_to_hold_out_is_refused() -> None:
+    labels = np.repeat([0, 1, 2], [20, 5, 20])
+    data = (np.arange(45.0)[:, None], labels)
+    with pytest.raises(ValueError, match="class 1 has 5 training samples.*needs 6"):
+        make_stream(data, test=data, validation=True)
+    make_stream(data, test=data)
+    labels[19] = 1
+    env = make_stream(data, test=data, validation=True)
+    env.reset(seed=0)
+    assert [len(one) for one in env.evaluation_sets] == [2, 1, 2]
+
+
+def test_a_task_without_a_tenth_to_hold_out_is_refused() -> None:
+    inputs = np.random.default_rng(0).normal(size=(44, 2))
+    tasks = np.repeat([0, 1], [40, 4])
+    options = {"task_ids": tasks, "test_task_ids": tasks, "validation": True}
+    numbers = (inputs, inputs[:, 0])
+    with pytest.raises(ValueError, match="task 1 has 4 training samples.*needs 6"):
+        make_stream(numbers, test=numbers, **options)
+    # Of classes a tenth is held out: whether a small task has some is up to the seed.
+    classes = (inputs, np.arange(44) % 2)
+    env = make_stream(classes, test=classes, **options)
+    env.reset(seed=0)
+    before = [one.inputs for one in env.evaluation_sets]
+    assert list(map(len, before)) == [3, 1]
+    with pytest.raises(ValueError, match="task 1 has 4 .*none .*with seed 1: give"):
+        env.reset(seed=1)
+    assert_same([one.inputs for one in env.evaluation_sets], before)
 
 
 @pytest.mark.parametrize("benchmark", KINDS)
