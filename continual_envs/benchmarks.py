@@ -26,11 +26,6 @@ class Benchmark:
     dataset: str
     options: Mapping[str, Any]
 
-    @property
-    def drifts(self) -> bool:
-        """Whether class frequencies drift instead of changing at boundaries."""
-        return bool(self.options["cut"] == "drift")
-
 
 def _benchmark(dataset: str, **options: Any) -> Benchmark:
     return Benchmark(dataset, MappingProxyType(options))
