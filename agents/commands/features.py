@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from agents.commands.errors import WrongOption
 from agents.options import add_settings, chosen_settings
+from agents.runs.machine import check_device
 from agents.settings import Settings, option
-from agents.supervised.checks import check_device
 
 __all__ = ["DESCRIPTION", "HELP", "FeatureSettings", "add_options", "run"]
 
@@ -33,7 +33,9 @@ class FeatureSettings(Settings):
     data_dir: str | None = option(
         None, "folder of the data sets; CONTINUAL_ENVS_DATA or a cache without it"
     )
-    model: str = option("resnet18", "one of torchvision's models, or module:function")
+    model: str = option(
+        "resnet18", "one of torchvision's classifiers or of yours, or module:function"
+    )
     weights: str | None = option(
         None,
         "a file, or torchvision's name such as DEFAULT; untrained without",
@@ -73,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
         if data is None:
             raise ValueError("--data must be given")
         others = {} if data_dir is None else {"data_dir": data_dir}
-        with tqdm(desc=f"{data} {chosen['model']}", unit="batch") as bar:
+        # Not shown before the first batch: an error may come first.
+        with tqdm(desc=f"{data} {chosen['model']}", unit="batch", delay=0.1) as bar:
 
             def progress(done: int, total: int) -> None:
                 bar.total = total
