@@ -6,6 +6,7 @@ They are computed once and kept in an ``.npz`` file, which is a data set like an
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import zipfile
@@ -19,20 +20,18 @@ import torch.nn.functional as F  # noqa: N812  the name everybody knows
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from agents.runs.checkpoint import load_checkpoint
 from agents.runs.files import replace_file
 from agents.runs.machine import choose_device
 from agents.supervised.feature_network import FeatureNetwork
+from agents.supervised.frozen_models import MODELS, find_model
 from agents.supervised.inputs import scale
-from continual_envs import Dataset, make_dataset
+from continual_envs import Dataset, Part, make_dataset
+from continual_envs.checks import check_count, is_whole
+from continual_envs.datasets import DataOptions
 from continual_envs.datasets.files import data_root
-from info_replay.registry import Registry
+from continual_envs.datasets.make import FUNCTION, KINDS
 
 __all__ = ["MODELS", "make_features"]
-
-#: Functions that make a network, by name; ``"module:function"`` finds any. Other names
-#: are those of torchvision's models.
-MODELS: Registry[Callable[..., Any]] = Registry("model", "info_replay.models")
 
 #: Told of the batches of images that are done and of all of them.
 Progress = Callable[[int, int], None]
@@ -44,7 +43,7 @@ def make_features(
     *,
     weights: str | Path | None = None,
     layer: str | None = None,
-    image_size: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
     batch_size: int = 256,
     seed: int = 0,
     device: str = "auto",
@@ -55,28 +54,34 @@ def make_features(
     """Features of all images of a data set, as a file that is a data set.
 
     A file that was made before from the same data, weights and choices is used again.
-    It is written whole or not at all.
+    It is written whole or not at all, with targets in the units of the data.
 
     Args:
         data: of images; see :func:`continual_envs.make_dataset`.
-        model: name of one of torchvision's, ``"module:function"``, or a network.
+        model: name in :data:`MODELS` or of one of torchvision's classifiers,
+            ``"module:function"``, or a network, which stays as it is. Gray images
+            become colored for a network whose first convolution wants colors.
         weights: a file of weights, or torchvision's name of some, ``"DEFAULT"`` for
             example, which are downloaded; ``None`` for the first weights by the seed.
         layer: whose output is the feature; by default what the last linear layer sees.
-        image_size: to which images are resized; by default the size that the model's
-            weights were trained with, and no change without weights.
+        image_size: to which images are resized, pixels or ``(height, width)``; by
+            default the size that the model's weights were trained with, and no change
+            without weights.
         batch_size: images at a time.
         seed: of the first weights.
         device: to compute on.
-        out: the file; by default one in the folder of the data sets.
+        out: the file, which may be there only if it is one of these; by default one in
+            the folder of the data sets.
         progress: told of each batch.
         **options: of :func:`continual_envs.make_dataset`.
 
     Returns:
-        The file, with ``X``, ``y``, ``X_test`` and ``y_test``.
+        The file, with ``X``, ``y``, ``X_test`` and ``y_test``, and the ids of tasks if
+        the data has some.
 
     Raises:
-        ValueError: if the data has no images, or the model, weights or layer is wrong.
+        ValueError: if the data has no images, or the model, weights, layer or file is
+            wrong.
         DatasetError, CheckpointError: if a file is missing or damaged.
 
     Example:
@@ -89,13 +94,18 @@ def make_features(
         >>> np.load(path)["X"].shape
         (1500, 4)
     """
-    dataset = make_dataset(data, **options)
+    if out is not None:
+        _check_replaceable(Path(out))
+    check_count("batch_size", batch_size)
+    size = _as_size(image_size)
+    dataset = _read(data, size, options)
     if len(dataset.input_shape) != 3 or dataset.input_shape[0] not in (1, 3):
         raise ValueError(
             f"features need images of one or three channels: {dataset.name} has inputs "
             f"of shape {dataset.input_shape}"
         )
-    network, look = _prepare(model, weights, seed, image_size)
+    network, treatment = find_model(model, weights, seed)
+    look = {**treatment, "size": size or treatment["size"]}
     extract = _Extractor(network, layer, look, choose_device(device))
     about = {
         "data": dataset.fingerprint,
@@ -104,8 +114,11 @@ def make_features(
         **look,
     }
     name = model if isinstance(model, str) else type(model).__name__
-    path = _default_path(dataset, name, about) if out is None else Path(out)
-    if _is_made(path, about):
+    if out is not None:
+        path = Path(out)
+    else:
+        path = _default_path(dataset, name, about, options.get("data_dir"))
+    if _made_from(path) == about:
         return path
     parts = (dataset.train, dataset.test)
     counts = [-(-len(part) // batch_size) for part in parts]
@@ -117,91 +130,56 @@ def make_features(
             if progress is not None:
                 progress(before + number + 1, sum(counts))
         found.append(np.concatenate(rows))
+    arrays: dict[str, Any] = {"about": np.array(json.dumps(about))}
+    for part, features, suffix in zip(parts, found, ("", "_test"), strict=True):
+        arrays |= {f"X{suffix}": features, f"y{suffix}": part.targets}
+        if part.task_ids is not None:
+            arrays[f"task{suffix}"] = part.task_ids
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(path) as file:
-        np.savez(
-            file,
-            X=found[0],
-            y=dataset.train.targets,
-            X_test=found[1],
-            y_test=dataset.test.targets,
-            about=np.array(json.dumps(about)),
-        )
+        np.savez(file, **arrays)
     return path
 
 
-# -- the network ----------------------------------------------------------------------
+# -- the data -------------------------------------------------------------------------
 
 
-def _prepare(
-    model: str | nn.Module,
-    weights: str | Path | None,
-    seed: int,
-    image_size: int | None,
-) -> tuple[nn.Module, dict[str, Any]]:
-    """The network, and what is done to images before it sees them."""
-    look: dict[str, Any] = {"size": image_size, "mean": None, "deviation": None}
-    if isinstance(model, nn.Module):
-        if weights is not None:
-            raise ValueError(
-                f"weights must be None with a network that has its own, got {weights!r}"
-            )
-        return model, look
-    from torchvision import models  # seconds to import
-
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        if ":" in model:
-            network = MODELS.get(model)()
-            if not isinstance(network, nn.Module):
-                raise ValueError(
-                    f"model {model!r} must make a network, got {network!r}"
-                )
-        elif model in models.list_models():
-            network = models.get_model(model)
-        else:
-            raise ValueError(
-                f"model must be one of torchvision's, such as resnet18 or "
-                f"mobilenet_v3_small, or module:function, got {model!r}"
-            )
-    if weights is None:
-        return network, look
-    if Path(weights).exists():
-        state = load_checkpoint(Path(weights), "Give another file of weights")
-    elif ":" in model:
-        raise ValueError(f"weights {str(weights)!r} is not a file")
-    else:
-        state = _published(model, str(weights))
-    try:
-        network.load_state_dict(state.get("state_dict", state))
-    except RuntimeError as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"weights do not fit model {model!r}: {text:.300}") from error
-    if ":" not in model:
-        # Weights of these models are trained on images that were treated like that.
-        usual = models.get_model_weights(model).DEFAULT.transforms()
-        look["mean"], look["deviation"] = list(usual.mean), list(usual.std)
-        look["size"] = image_size or usual.crop_size[0]
-    return network, look
+def _as_size(image_size: Any) -> list[int] | None:
+    """Height and width; a list, as the file says it."""
+    if image_size is None:
+        return None
+    size = (image_size, image_size) if is_whole(image_size) else image_size
+    DataOptions(image_size=size)  # refuses what is no size
+    return [int(side) for side in size]
 
 
-def _published(model: str, name: str) -> dict[str, Any]:
-    """Weights by torchvision's name of them."""
-    from torchvision import models
+def _read(data: Any, size: list[int] | None, options: dict[str, Any]) -> Dataset:
+    """The data set, with targets in the user's units."""
+    kind = next((each for each in KINDS if each.accepts(data)), None)
+    if kind is FUNCTION:
+        return _read(data(), size, options)
+    # Photographs of different sizes are resized when they are read, or not at all.
+    usual = {"standardize": False, "image_size": size}
+    mine = {
+        name: value
+        for name, value in usual.items()
+        if kind is not None and name in kind.options
+    }
+    dataset = make_dataset(data, **{**mine, **options})
+    done = dataset.standardization
+    if done is None or done.target_scale is None:
+        return dataset
+    # A Dataset of the user's, that was standardized when it was made.
+    restored = [
+        Part(part.inputs, done.restore(part.targets).astype(np.float32), part.task_ids)
+        for part in (dataset.train, dataset.test)
+    ]
+    return dataclasses.replace(
+        dataset, train=restored[0], test=restored[1], standardization=None
+    )
 
-    known = models.get_model_weights(model)
-    if name not in known.__members__:
-        raise ValueError(
-            f"weights must be a file, or one of {', '.join(known.__members__)} of "
-            f"{model}, got {name!r}"
-        )
-    try:
-        state: dict[str, Any] = known[name].get_state_dict(check_hash=True)
-    except OSError as error:
-        raise ValueError(
-            f"cannot download the weights {name} of {model} ({error}); give a file"
-        ) from error
-    return state
+
+# -- the features ----------------------------------------------------------------------
 
 
 class _Extractor:
@@ -218,6 +196,9 @@ class _Extractor:
         self._device = device
         self._network = network.to(device).eval()
         self._layer = layer
+        convolutions = (e for e in network.modules() if isinstance(e, nn.Conv2d))
+        first = next(convolutions, None)
+        self._wants_colors = first is not None and first.in_channels == 3
         if layer is not None:
             self._wrapped = FeatureNetwork.wrap(network, layer).eval()
             return
@@ -232,10 +213,17 @@ class _Extractor:
     @torch.no_grad()
     def __call__(self, images: NDArray[Any]) -> NDArray[np.float32]:
         inputs = self._seen(torch.from_numpy(np.array(images)).to(self._device))
-        if self._layer is not None:
-            features = self._wrapped(inputs)[0]
-        else:
-            features = self._before_last(inputs)
+        try:
+            if self._layer is not None:
+                features = self._wrapped(inputs)[0]
+            else:
+                features = self._before_last(inputs)
+        except Exception as error:  # of any kind: it is the user's code that runs
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(
+                f"{type(self._network).__name__} fails on images of shape "
+                f"{tuple(inputs.shape[1:])}: {text:.300}"
+            ) from error
         numbers: NDArray[np.float32] = features.flatten(1).float().cpu().numpy()
         if not np.isfinite(numbers).all():
             raise ValueError("features are not finite: are these the right weights?")
@@ -251,17 +239,21 @@ class _Extractor:
             self._network(inputs)
         finally:
             handle.remove()
+        if not found:
+            raise ValueError(
+                "its last linear layer is not used, name the layer whose output is the "
+                "feature"
+            )
         return found[-1]
 
     def _seen(self, images: Tensor) -> Tensor:
-        """Images as the network sees them: three channels, resized, normalized."""
+        """Images as the network sees them: in color, resized, normalized."""
         inputs = scale(images)
-        inputs = inputs.expand(-1, 3, -1, -1)
+        if self._wants_colors:
+            inputs = inputs.expand(-1, 3, -1, -1)
         size = self._look["size"]
-        if size is not None and inputs.shape[-2:] != (size, size):
-            inputs = F.interpolate(
-                inputs, (size, size), mode="bilinear", antialias=True
-            )
+        if size is not None and list(inputs.shape[-2:]) != size:
+            inputs = F.interpolate(inputs, size, mode="bilinear", antialias=True)
         if self._look["mean"] is not None:
             mean, deviation = (
                 torch.tensor(self._look[name], device=inputs.device)[:, None, None]
@@ -285,21 +277,32 @@ def _digest(network: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _default_path(dataset: Dataset, model: str, about: dict[str, Any]) -> Path:
+def _default_path(
+    dataset: Dataset, model: str, about: dict[str, Any], data_dir: str | Path | None
+) -> Path:
     digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=6).hexdigest()
     words: Iterable[str] = f"{dataset.name}-{model}-{digest}"
     name = "".join(each if each.isalnum() or each in "-_." else "-" for each in words)
-    return data_root(None) / "features" / f"{name}.npz"
+    return data_root(data_dir) / "features" / f"{name}.npz"
 
 
-def _is_made(path: Path, about: dict[str, Any]) -> bool:
-    """Whether a file is there, whole, and made from the same things."""
-    if not path.exists():
-        return False
+def _check_replaceable(path: Path) -> None:
+    """Refuse a file that may be anything of the user's."""
+    if path.exists() and _made_from(path) is None:
+        raise ValueError(
+            f"{path} exists and is no whole file of features: give another out, or "
+            "delete it"
+        )
+
+
+def _made_from(path: Path) -> dict[str, Any] | None:
+    """What a whole file of features was made from; ``None`` if it is something else."""
     try:
         with zipfile.ZipFile(path) as archive:
             whole = archive.testzip() is None
         with np.load(path, allow_pickle=False) as content:
-            return whole and json.loads(str(content["about"])) == about
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return False
+            about = json.loads(str(content["about"]))
+    except Exception:  # whatever may be wrong with a file
+        return None
+    ours = isinstance(about, dict) and {"data", "weights", "layer"} <= about.keys()
+    return about if whole and ours else None
