@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -46,11 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         143 after SIGTERM.
     """
     options = _make_parser().parse_args(arguments)
-    # TorchRL tells of every storage that it makes, on the standard output.
+    # TorchRL tells of every storage that it makes, on the standard output. It may be
+    # loaded already, or reads this when it is.
     logging.getLogger("torchrl").setLevel(logging.WARNING)
+    os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")
     try:
         status: int = options.run(options)
+        sys.stdout.flush()
         return status
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nor can anything be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print("info-replay: interrupted", file=sys.stderr)
         return 130

@@ -92,6 +92,9 @@ class Settings:
         """
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if type(value).__module__ == "numpy" and not getattr(value, "ndim", 1):
+                value = value.item()  # a number of NumPy's
+                object.__setattr__(self, field.name, value)
             if value is None and "None" in str(field.type):
                 continue
             _check_type(field.name, value, str(field.type))

@@ -319,6 +319,8 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
             )
         for key, expected in self._identity().items():
             found = state_dict.get(key)
+            if found != expected and key == "fingerprint":
+                raise ValueError("cannot continue a stream: its data has changed")
             if found != expected:
                 raise ValueError(
                     f"cannot continue a stream with {key}={found!r} as one with "

@@ -81,6 +81,8 @@ def make_stream(
         return _make_env("live", source, chosen, render_mode)
     dataset = build_dataset(data, test, data_options)
     cut = chosen.cut or _default_cut(dataset, chosen)
+    if data_options.task_ids is not None and cut != "given":
+        raise ValueError(f"task_ids goes with cut='given', got cut={cut!r}")
     _check_names(name, options, cut, data)
     source = DatasetSource(dataset, cut, chosen)
     return _make_env(name or dataset.name, source, chosen, render_mode)

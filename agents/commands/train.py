@@ -85,6 +85,8 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 128 + interrupt.number
+    except ValueError as error:  # of data or a metric that was found wrong on the way
+        raise WrongOption(str(error)) from error
     print(format_result(folder))
     return 0
 

@@ -2,7 +2,7 @@
 
 ========================  ===========================================================
 ``config.json``           the settings
-``versions.json``         of Python and of the packages
+``versions.json``         of Python, of the packages, and a fingerprint of the data
 ``metrics.jsonl``         one line per event along the run
 ``result.json``           what came out; the same for the same settings, byte for byte
 ``timing.json``           where the time went
@@ -86,7 +86,10 @@ class RunFolder:
         Raises:
             RunError: if another one does.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise RunError(f"{self.path} is a file: a run needs a folder") from None
         try:
             if not self._lock.is_locked:
                 self._lock.acquire()
@@ -100,11 +103,14 @@ class RunFolder:
         """Let others run in this folder."""
         self._lock.release()
 
-    def create(self, config: Settings, *, resumable: bool = True) -> None:
+    def create(
+        self, config: Settings, *, resumable: bool = True, data: str | None = None
+    ) -> None:
         """Make and acquire the folder of a new run.
 
         Args:
             config: its settings.
+            data: fingerprint of what it learns from.
             resumable: whether it could be continued.
 
         Raises:
@@ -115,10 +121,28 @@ class RunFolder:
         try:
             self.check_new(resumable=resumable)  # somebody may have been faster
             self.write("config.json", config.as_dict())
-            self.write("versions.json", _versions())
+            about = {} if data is None else {"data": data}
+            self.write("versions.json", {**_versions(), **about})
         except BaseException:
             self.release()
             raise
+
+    def check_data(self, fingerprint: str) -> None:
+        """Refuse to continue a run with other data.
+
+        Args:
+            fingerprint: of the data.
+
+        Raises:
+            RunError: if that of the run's data is another one.
+        """
+        if not (self.path / "versions.json").exists():
+            return  # killed while the folder was made
+        if self.read("versions.json").get("data", fingerprint) != fingerprint:
+            raise RunError(
+                f"the data is not that of the run in {self.path}: give it the same, or "
+                "start another run"
+            )
 
     def changed_versions(self) -> list[str]:
         """What has another version now than when the run was started.
@@ -155,7 +179,7 @@ class RunFolder:
         try:
             return kind(**found)
         except (TypeError, ValueError) as error:
-            raise RunError(f"{path} does not fit this version: {error}") from error
+            raise RunError(f"{path} cannot be used here: {error}") from error
 
     def check(self, config: Settings) -> None:
         """Refuse to continue a run with other settings.

@@ -19,10 +19,11 @@ class Interrupted(KeyboardInterrupt):
 
     Args:
         number: of the signal.
+        moment: when that was.
     """
 
-    def __init__(self, number: int) -> None:
-        super().__init__()
+    def __init__(self, number: int, moment: str = "") -> None:
+        super().__init__(f"{signal.Signals(number).name} {moment}".strip())
         self.number = number
 
 

@@ -111,6 +111,8 @@ def make_env(config: ExperimentConfig, data: Any = None, **options: Any) -> Stre
     for name in _LISTS:
         text = getattr(config, name)
         chosen[name] = None if text is None else numbers_of(text)
+    if config.input_key is not None and "," in config.input_key:
+        chosen["input_key"] = config.input_key.split(",")
     if config.test is not None and "test" not in options:
         chosen["test"] = find_data(config.test)
     # A live stream has no epochs or tasks, not even one of them.

@@ -72,21 +72,24 @@ class Callback:
         """
 
 
-def make_callbacks(given: Iterable[Callback], name: str | None) -> list[Callback]:
+def make_callbacks(
+    given: Iterable[Callback] | Callback, name: str | None
+) -> list[Callback]:
     """All callbacks of a run.
 
     Args:
-        given: in Python.
+        given: in Python, one or several.
         name: of one more, ``"module:Class"``.
 
     Raises:
         ValueError: if one has not the methods of :class:`Callback`.
     """
-    callbacks = [*given]
+    callbacks = [given] if isinstance(given, Callback) else [*given]
     if name is not None:
         callbacks.append(CALLBACKS.get(name)())
     for each in callbacks:
-        if not (hasattr(each, "on_step") and hasattr(each, "on_evaluation")):
+        told = hasattr(each, "on_step") and hasattr(each, "on_evaluation")
+        if not told or isinstance(each, type):
             raise ValueError(
                 f"a callback must have on_step and on_evaluation, as agents.Callback, "
                 f"got {each!r}"

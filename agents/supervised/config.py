@@ -147,10 +147,12 @@ class ExperimentConfig(Settings):
         check=numbers_of,
     )
     input_key: str | None = option(
-        None, "column of the inputs of a Hugging Face data set", group=_CUT
+        None,
+        "column, or columns a,b,c, of the inputs of a Hugging Face data set",
+        group=_CUT,
     )
     target_key: str | None = option(
-        None, "column of the targets of a Hugging Face data set", group=_CUT
+        None, "column of a Hugging Face data set to predict", group=_CUT
     )
     learner: str = option(
         "der++",

@@ -18,7 +18,7 @@ __all__ = ["METRICS", "Evaluator", "Metric", "named_metrics"]
 _BATCH = 1000
 
 #: Gives a number for the targets and the predictions of a task, in this order, as those
-#: of scikit-learn do.
+#: of scikit-learn do; both in the units of the user's data.
 Metric = Callable[[NDArray[Any], NDArray[Any]], float]
 #: Metrics by name; ``"module:function"`` finds any.
 METRICS: Registry[Metric] = Registry("metric", "info_replay.metrics")
@@ -104,7 +104,7 @@ class Evaluator:
             )
         for name, metric in self.metrics.items():
             # Found now rather than when something was written: one that always fails.
-            known = env.evaluation_sets[0].targets
+            known = self._in_units(env.evaluation_sets[0].targets)
             try:
                 value = metric(known, known.copy())
             except Exception as error:
@@ -140,10 +140,18 @@ class Evaluator:
                     seen.append((targets, prediction))
             scores.append(total / len(part))
             if self.metrics:
-                known, predicted = map(np.concatenate, zip(*seen, strict=True))
+                both = map(np.concatenate, zip(*seen, strict=True))
+                known, predicted = map(self._in_units, both)
                 for name, metric in self.metrics.items():
                     others[name].append(_number(name, metric(known, predicted)))
         return scores, others
+
+    def _in_units(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Numbers as the user's data has them; classes as they are."""
+        units = self.env.dataset.standardization
+        if units is None or self.env.dataset.num_classes is not None:
+            return numbers
+        return units.restore(numbers)
 
 
 def _number(name: str, value: Any) -> float:

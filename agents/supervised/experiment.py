@@ -127,7 +127,8 @@ class Experiment:
         self._own_memory = make_memory is not None
         self.observation: NDArray[Any]
         self.observation, _ = self.env.reset(seed=config.seed)
-        self.num_steps = _shorter(config.steps, self.env.num_steps)
+        lengths = [each for each in (config.steps, self.env.num_steps) if each]
+        self.num_steps = min(lengths) if lengths else None
         self.step = 0
         self.is_over = False
         self._evaluator = Evaluator(self.env, named)
@@ -144,12 +145,13 @@ class Experiment:
             if resume:
                 folder.acquire()
                 try:
+                    folder.check_data(self.env.dataset.fingerprint)
                     self._restore(folder)
                 except BaseException:
                     folder.release()
                     raise
             else:
-                folder.create(config)
+                folder.create(config, data=self.env.dataset.fingerprint)
         self._saved_at = time.monotonic()
 
     # -- running ----------------------------------------------------------------------
@@ -194,7 +196,7 @@ class Experiment:
                     progress(self.step, self.num_steps, *rewards)
                 if signal := interrupted():
                     self.save()
-                    raise Interrupted(signal)
+                    raise Interrupted(signal, f"at step {self.step}, saved")
                 if time.monotonic() - self._saved_at > self.config.checkpoint_every:
                     self.save()
         if self.step not in self._scores:
@@ -225,7 +227,9 @@ class Experiment:
         self._rewards.append(float(reward))
         self._reward_sum += float(reward)
         self.step += 1
-        self.is_over = ended or self.step == self.num_steps
+        if ended:
+            self.num_steps = self.step  # a live stream may end before that
+        self.is_over = self.step == self.num_steps
         for callback in self._callbacks:
             callback.on_step(self, float(reward))
         return float(reward)
@@ -378,6 +382,8 @@ class Experiment:
             self.observation, _ = self.env.load_state_dict(state["env"])
             self.agent.load_state_dict(state["agent"])
             self.step, self.is_over = state["step"], state["over"]
+            if self.is_over:
+                self.num_steps = self.step
             self._rewards = state["rewards"]
             self._reward_sum = math.fsum(self._rewards)
             self._scores = state["scores"]
@@ -391,9 +397,3 @@ class Experiment:
             ) from error
         # What was noted after the checkpoint will be noted again.
         self._events.rewind(written)
-
-
-def _shorter(steps: int | None, whole: int | None) -> int | None:
-    """The number of steps of a run; ``None`` if nobody knows."""
-    known = [each for each in (steps, whole) if each is not None]
-    return min(known) if known else None

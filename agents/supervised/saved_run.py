@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
@@ -26,6 +25,7 @@ from agents.supervised.learner import Learner
 from agents.supervised.memory import make_memory
 from agents.supervised.networks import FeatureNetwork, make_network
 from continual_envs import Dataset, Standardization, StreamEnv
+from continual_envs.datasets import to_inputs
 from continual_envs.datasets.standardization import Scale
 from info_replay import SelectiveReplayBuffer
 
@@ -54,6 +54,7 @@ class SavedRun:
         memory: as it was at the end; ``None`` if there was none, or one that was not
             made from the settings.
         input_shape: of one input.
+        input_dtype: of inputs: ``"uint8"`` or ``"float32"``.
         num_classes: number of classes, ``None`` if numbers are predicted.
         standardization: of the data set's numbers, ``None`` if they are as they were.
         prediction_range: lowest and highest number that is predicted.
@@ -64,6 +65,7 @@ class SavedRun:
     network: FeatureNetwork
     memory: SelectiveReplayBuffer | None
     input_shape: tuple[int, ...]
+    input_dtype: str
     num_classes: int | None
     standardization: Standardization | None
     prediction_range: tuple[Tensor, Tensor]
@@ -73,25 +75,29 @@ class SavedRun:
         """The network's predictions.
 
         Args:
-            inputs: shape ``(n, *input_shape)``, in the units of the data set.
+            inputs: as the data was given, shape ``(n, *input_shape)``; images may have
+                their channels last.
 
         Returns:
             Classes, or numbers in the units of the data set's targets.
 
         Raises:
-            ValueError: if the inputs have another shape.
+            ValueError: if the inputs have another shape or type.
         """
-        given = np.asarray(inputs)
-        if given.shape[1:] != self.input_shape:
+        given = to_inputs(inputs, "inputs")
+        if (given.shape[1:], str(given.dtype)) != (self.input_shape, self.input_dtype):
             shape = ", ".join(["n", *map(str, self.input_shape)])
-            raise ValueError(f"inputs must have the shape ({shape}), got {given.shape}")
+            raise ValueError(
+                f"inputs must be {self.input_dtype} of shape ({shape}), as the data "
+                f"was, got {given.dtype} of shape {given.shape}"
+            )
         if self.standardization is not None:
             given = self.standardization.inputs(given)
         parts = [
             self.network(scale(torch.from_numpy(given[start : start + _BATCH])))[1]
             for start in range(0, len(given), _BATCH)
         ]
-        outputs = torch.cat(parts) if parts else torch.empty(0, 1)
+        outputs = torch.cat(parts)
         if self.num_classes is not None:
             return outputs.argmax(1).numpy()
         numbers = outputs.clamp(*self.prediction_range).numpy()
@@ -146,6 +152,7 @@ def save_run(
     content = {
         "weights": agent.network.state_dict(),
         "input_shape": list(dataset.input_shape),
+        "input_dtype": str(dataset.train.inputs.dtype),
         "num_classes": dataset.num_classes,
         "num_outputs": dataset.num_outputs,
         "prediction_range": [torch.as_tensor(bound) for bound in prediction_range],
@@ -220,7 +227,11 @@ def load_run(
         config.seed,
         config.feature,
     )
-    made.load_state_dict(saved["weights"])
+    try:
+        made.load_state_dict(saved["weights"])
+    except RuntimeError as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"this is not the network of {folder}: {text:.200}") from error
     memory = None
     if (place.path / _MEMORY).exists():
         content = load_checkpoint(place.path / _MEMORY, _ADVICE)
@@ -236,6 +247,7 @@ def load_run(
         made.eval(),
         memory,
         shape,
+        str(saved["input_dtype"]),
         saved["num_classes"],
         _standardization_of(saved["standardization"]),
         (low, high),

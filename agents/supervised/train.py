@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from agents.supervised.config import ExperimentConfig
 from agents.supervised.evaluation import Metric
 from agents.supervised.experiment import Experiment
 from agents.supervised.learner import Learner
-from continual_envs import BENCHMARKS
+from continual_envs import BENCHMARKS, DataOptions
 
 __all__ = ["train"]
 
@@ -74,12 +75,21 @@ def train(
         >>> run.result()["stream"], run.result()["average"] > 0.5
         ('arrays', True)
     """
+    if data is None:
+        raise ValueError("data must be given, got None")
     settings = {name: options[name] for name in options.keys() & _FIELDS}
     others = {name: options[name] for name in options.keys() - _FIELDS}
+    known = _FIELDS | {*DataOptions.names()} | {"expose_task_id"}
+    for name in others.keys() - known:
+        close = difflib.get_close_matches(name, sorted(known), 1)
+        raise TypeError(
+            f"train got an unexpected keyword argument {name!r}"
+            + (f"; did you mean {close[0]!r}?" if close else "")
+        )
     own = {"network": network, "learner": learner}
     settings |= {name: value for name, value in own.items() if isinstance(value, str)}
     # Lists belong to the stream; settings have them as text.
-    for name in ("class_order", "class_sizes", "image_size"):
+    for name in ("class_order", "class_sizes", "image_size", "input_key"):
         if settings.get(name) is not None and not isinstance(settings[name], str):
             settings[name] = ",".join(map(str, np.atleast_1d(settings[name])))
     if test is not None:

@@ -71,6 +71,11 @@ def to_array(values: Any, name: str) -> NDArray[Any]:
         if str(values.dtype) == "torch.bfloat16":  # numpy has no such type
             values = values.float()
         values = values.numpy()
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} has masked values: {name}.filled(...) fills them in, or drop "
+            "their rows"
+        )
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -80,6 +85,8 @@ def to_array(values: Any, name: str) -> NDArray[Any]:
         ) from error
     if array.dtype.kind == "O":
         first = array.flat[0] if array.size else None
+        if isinstance(first, str):
+            return array.astype(str)  # a table's words
         raise ValueError(
             f"{name} is an array of objects, the first of type "
             f"{type(first).__name__}: give numbers, {name}.astype('float32') if all of "
@@ -268,9 +275,12 @@ def _to_floats(array: NDArray[Any], name: str, first_row: int) -> NDArray[np.flo
     if floats.size and not np.isfinite([floats.min(), floats.max()]).all():
         row = first_rows(~np.isfinite(floats))[0]
         value = array[row][~np.isfinite(floats[row])].flat[0]
+        remedy = "fill missing values in, or drop such rows"
+        if np.isfinite(value):
+            remedy = "give it in a larger unit"
         raise ValueError(
             f"{name} must be finite numbers of 32 bits, got {value} in row "
-            f"{first_row + row}: fill missing values in, or drop such rows"
+            f"{first_row + row}: {remedy}"
         )
     return floats
 

@@ -34,7 +34,15 @@ from continual_envs.datasets.torch_dataset import (
     read_torch_dataset,
 )
 
-__all__ = ["build_dataset", "is_finite", "make_dataset", "options_of", "read_test_part"]
+__all__ = [
+    "FUNCTION",
+    "KINDS",
+    "build_dataset",
+    "is_finite",
+    "make_dataset",
+    "options_of",
+    "read_test_part",
+]
 
 ACCEPTED = (
     "the name of a data set, a Dataset, (X, y), a torch data set, a Hugging Face data "

@@ -40,7 +40,9 @@ def read_npz(path: Path) -> RawData:
                 )
             return _read_all(file, path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()).rstrip(".")
+        if "pickle" in reason:  # numpy tells how to run the code in it nevertheless
+            reason = "it is neither an archive nor an array"
         raise DatasetError(
             f"{path} is damaged or no .npz file: {reason}. Save {_NAMES} with np.savez"
         ) from error

@@ -155,7 +155,10 @@ def check_classes(train: Part, test: Part | None, num_classes: int | None) -> in
         )
     some = missing_classes(train.targets, found)
     if some:
-        remedy = "np.unique(y, return_inverse=True)[1] numbers the classes without gaps"
+        remedy = (
+            "np.unique(y, return_inverse=True)[1] numbers the classes without gaps, "
+            'targets="numbers" predicts numbers'
+        )
         if num_classes is not None:
             remedy = f"add some, or leave num_classes={num_classes} out"
         raise ValueError(

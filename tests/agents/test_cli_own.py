@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -264,6 +265,43 @@ def test_a_killed_process_keeps_nobody_out(folder: Path) -> None:
     process.kill()
     process.communicate()
     RunFolder("run").acquire()
+
+
+def test_what_is_found_wrong_on_the_way_gets_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "odd.py").write_text(
+        "import numpy as np\n"
+        "def live():\n"
+        "    for number in range(100):\n"
+        "        yield np.zeros(3), 9 if number == 70 else number % 4\n"
+    )
+    assert main(command("--data odd:live --num-classes 4 --steps 9")) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    last = error.splitlines()[-1]
+    assert re.search("info-replay: error: .*70.*9", last)
+
+
+def test_a_reader_that_has_seen_enough_gets_no_traceback(folder: Path) -> None:
+    script = f"{sys.executable} -m agents.cli list | head -1"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "streams:\n"
+    assert done.stderr == ""
+
+
+def test_only_the_result_is_on_the_standard_output(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "agents.cli", *command("--data blobs.npz --steps 1")],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("blobs, infors, imbalance 1, seed 0: 1 steps")
 
 
 # -- quick answers --------------------------------------------------------------------

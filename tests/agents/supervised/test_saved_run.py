@@ -89,8 +89,28 @@ def test_nothing_is_imported_that_only_the_folder_names(
 
 def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:
     Experiment(small(policy="rs", steps=2), RunFolder(tmp_path)).run()
-    with pytest.raises(ValueError, match=r"the shape \(n, 1, 8, 8\), got \(3, 64\)"):
-        load_run(tmp_path).predict(np.zeros((3, 64)))
+    run = load_run(tmp_path)
+    for wrong in (np.zeros((3, 64), np.uint8), np.zeros((3, 1, 8, 8))):
+        with pytest.raises(ValueError, match=r"must be uint8 of shape \(n, 1, 8, 8\)"):
+            run.predict(wrong)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3)])
+def test_images_are_predicted_as_they_were_given(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    X = np.random.default_rng(0).integers(0, 256, (60, *shape), dtype=np.uint8)
+    run = train((X, np.arange(60) % 3), folder=tmp_path, steps=1)
+    shown = X[:, None] if X.ndim == 3 else X.transpose(0, 3, 1, 2)
+    expected = run.agent.predict(np.ascontiguousarray(shown))
+    np.testing.assert_array_equal(load_run(tmp_path).predict(X), expected)
+
+
+def test_another_network_is_named_in_one_line(tmp_path: Path) -> None:
+    train("SplitDigits", network=Net(), feature="hidden", steps=1, folder=tmp_path)
+    with pytest.raises(ValueError, match="this is not the network of") as told:
+        load_run(tmp_path, network=Wider())
+    assert "\n" not in str(told.value)
 
 
 class Net(nn.Module):
@@ -101,6 +121,12 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.last(torch.relu(self.hidden(x.flatten(1))))
+
+
+class Wider(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.last = nn.Linear(64, 13), nn.Linear(13, 10)
 
 
 def test_a_network_that_was_an_object_is_asked_for(tmp_path: Path) -> None:

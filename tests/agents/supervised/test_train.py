@@ -119,7 +119,38 @@ def test_a_stream_without_an_end_needs_no_test_data(tmp_path: Path) -> None:
 def test_a_stream_that_ends_unannounced_ends_the_run() -> None:
     X, y = blobs(100)
     run = train(zip(X, y, strict=True), num_classes=6, batch_size=30, **SMALL)
-    assert (run.step, run.is_over, run.num_steps) == (4, True, None)
+    assert (run.step, run.is_over, run.num_steps) == (4, True, 4)
+
+
+def test_a_stream_that_ends_before_its_steps_ends_the_run(tmp_path: Path) -> None:
+    X, y = blobs(100)
+    run = train(
+        lambda: zip(X, y, strict=True),
+        num_classes=6,
+        batch_size=30,
+        steps=50,
+        folder=tmp_path,
+        **SMALL,
+    )
+    assert run.result()["steps_done"] == 4
+
+
+def test_numbers_of_numpy_are_settings_like_any_other() -> None:
+    given: dict[str, Any] = {"seed": np.int64(1), "learning_rate": np.float32(0.5)}
+    run = train(blobs(), capacity=np.int64(5), steps=np.int32(2), **given)
+    settings = run.config.as_dict()
+    assert [settings[name] for name in ("capacity", "seed", "steps")] == [5, 1, 2]
+    assert type(settings["capacity"]) is int
+    assert settings["learning_rate"] == 0.5
+
+
+def test_several_columns_of_a_table_are_the_inputs() -> None:
+    datasets = pytest.importorskip("datasets")
+    X, y = blobs(60)
+    columns = {name: X[:, number] for number, name in enumerate("abc")}
+    table = datasets.Dataset.from_dict({**columns, "label": y})
+    run = train(table, input_key=["a", "c"], target_key="label", steps=1)
+    assert run.env.dataset.input_shape == (2,)
 
 
 # -- network and learner --------------------------------------------------------------
@@ -191,6 +222,18 @@ def test_metrics_of_ones_own_are_in_the_results(tmp_path: Path) -> None:
     assert events[-1]["worst_class"] == metrics["worst_class"]["matrix"][-1]
 
 
+def test_metrics_of_numbers_are_in_the_users_units() -> None:
+    X, _ = blobs()
+    y = 1e6 + 1e5 * X[:, 0]
+
+    def mean_error(targets: NDArray[Any], predictions: NDArray[Any]) -> float:
+        assert targets.min() > 1e5
+        return float(np.abs(targets - predictions).mean())
+
+    run = train((X, y), metrics=[mean_error], steps=1, **SMALL)
+    assert run.result()["metrics"]["mean_error"]["average"] > 1000
+
+
 @pytest.mark.parametrize("value", [None, "good", float("nan"), [1, 2]])
 def test_a_metric_that_gives_no_number_is_named(value: Any) -> None:
     with pytest.raises(ValueError, match="metric 'odd' must give a finite number, got"):
@@ -225,9 +268,14 @@ def test_metrics_need_something_to_evaluate_on() -> None:
         train(endless, num_classes=3, steps=2, metrics=[worst_class])
 
 
-def test_what_is_not_a_callback_is_refused() -> None:
-    with pytest.raises(ValueError, match="on_step and on_evaluation.*got 3"):
-        train(blobs(), callbacks=[3])  # type: ignore[list-item]
+@pytest.mark.parametrize("wrong", [3, Callback])
+def test_what_is_not_a_callback_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="on_step and on_evaluation.*got "):
+        train(blobs(), callbacks=[wrong])
+
+
+def test_one_callback_needs_no_list() -> None:
+    train(blobs(), steps=1, callbacks=Callback())  # type: ignore[arg-type]
 
 
 def test_callbacks_are_told_of_steps_and_evaluations() -> None:
@@ -375,7 +423,7 @@ def test_other_data_or_another_network_cannot_continue_a_run(tmp_path: Path) -> 
     )
     experiment.save()
     experiment.folder.release()  # type: ignore[union-attr]
-    with pytest.raises(Exception, match="cannot continue a stream"):
+    with pytest.raises(RunError, match="the data is not that of the run"):
         train((X + 1, y), steps=1, policy="rs", folder=tmp_path, resume=True, **SMALL)
     with pytest.raises(RunError, match="network='fc' as one with network="):
         train(
@@ -407,6 +455,23 @@ def test_what_cannot_be_run_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
-def test_an_unknown_option_is_named() -> None:
-    with pytest.raises(TypeError, match="'polcy'"):
+def test_an_unknown_option_is_named_with_the_one_that_is_meant() -> None:
+    with pytest.raises(TypeError, match="'polcy'; did you mean 'policy'"):
         train(blobs(), polcy="rs")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_other_data_is_refused_from_the_first_step_on(
+    finished: bool, tmp_path: Path
+) -> None:
+    X, y = blobs()
+    train((X, y), steps=1, policy="rs", folder=tmp_path, **SMALL)
+    if not finished:  # killed before there was a checkpoint
+        (tmp_path / "result.json").unlink()
+    with pytest.raises(RunError, match="the data is not that of the run"):
+        train((X + 1, y), steps=1, policy="rs", folder=tmp_path, resume=True, **SMALL)
+
+
+def test_nothing_is_no_data() -> None:
+    with pytest.raises(ValueError, match="data must be given, got None"):
+        train(None)

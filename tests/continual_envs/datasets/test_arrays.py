@@ -409,3 +409,15 @@ def test_the_fingerprint_tells_data_apart(change: str) -> None:
     after = make_dataset((inputs, targets), test=(test, Y)).fingerprint
     assert after != before
     assert len(after) == 32
+
+
+def test_masked_values_and_words_of_tables_are_named() -> None:
+    masked = np.ma.masked_array(X)
+    masked[3, 1] = np.ma.masked
+    with pytest.raises(ValueError, match=r"X has masked values: X.filled\(...\)"):
+        make_dataset((masked, Y))
+    words = np.array(["cat", "dog"] * 30, dtype=object)
+    with pytest.raises(ValueError, match="got 'cat': np.unique"):
+        make_dataset((X, words))
+    with pytest.raises(ValueError, match="got 1e\\+299 in row 0: give it in a larger"):
+        make_dataset((np.where(X == X[0, 0], 1e299, X), Y))
