@@ -6,6 +6,7 @@ has them: a run that was killed and resumed logs no step twice.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -101,9 +102,8 @@ class LogFeed:
         if self._logger is None:
             return
         if self._kind == "mlflow":
-            import mlflow  # type: ignore[import-not-found,unused-ignore]
-
-            mlflow.end_run()
+            # A package that no extra brings; the logger has imported it.
+            importlib.import_module("mlflow").end_run()
         elif self._kind == "wandb":
             self._logger.experiment.finish()
         elif self._kind == "tensorboard":
