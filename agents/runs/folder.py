@@ -281,7 +281,7 @@ def _word(name: str, value: Any) -> str:
     name = name.replace("_", "-")
     if isinstance(value, bool):
         return name if value else f"no-{name}"
-    return f"{name}{value}"
+    return f"{name}-{value}" if isinstance(value, str) else f"{name}{value}"
 
 
 def _versions() -> dict[str, str]:

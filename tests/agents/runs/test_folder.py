@@ -139,7 +139,7 @@ def test_a_folder_belongs_to_one_run_at_a_time(folder: RunFolder) -> None:
         ({}, "x"),
         ({"logger": "csv", "data_dir": "/data"}, "x"),  # these change nothing
         ({"gamma": -0.5, "augmented": True}, "x-augmented-gamma-0.5"),
-        ({"criterion": "info_replay:MIC"}, "x-criterioninfo_replay-MIC"),
+        ({"criterion": "info_replay:MIC"}, "x-criterion-info_replay-MIC"),
     ],
 )
 def test_a_folder_is_named_after_what_is_not_usual(
