@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from continual_envs.datasets import DataOptions, Dataset, Part, read_test_part
 from continual_envs.datasets.arrays import to_array, to_inputs, to_labels, to_numbers
+from continual_envs.datasets.base import SampleError
 from continual_envs.datasets.images import Rows
 from continual_envs.evaluation import EvaluationSet
 from continual_envs.feed import Feed
@@ -120,9 +121,11 @@ class LiveSource(Source):
             items = list(itertools.islice(self._iterator, many))
             if not items:
                 return
-            self._arrived.append(
-                self._checked(*self._arrays(items, self._received), self._received)
-            )
+            try:
+                arrays = self._arrays(items, self._received)
+                self._arrived.append(self._checked(*arrays, self._received))
+            except ValueError as error:  # not one of the iterator's own
+                raise SampleError(str(error)) from error
             self._received += len(self._arrived[-1][1])
 
     def _take(self, count: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -28,11 +28,12 @@ def is_users(error: BaseException) -> bool:
     from agents.q_learning.errors import EngineError
     from agents.runs.checkpoint import CheckpointError
     from agents.runs.folder import RunError
+    from agents.supervised.evaluation import MetricError
     from agents.supervised.learner import DivergenceError
     from continual_envs import DatasetError
 
-    known = (DatasetError, RunError, CheckpointError, DivergenceError, EngineError)
-    return isinstance(error, known)
+    of_files = (DatasetError, RunError, CheckpointError)
+    return isinstance(error, (*of_files, DivergenceError, EngineError, MetricError))
 
 
 def missing_extra(error: BaseException) -> WrongOption | None:

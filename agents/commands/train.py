@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.commands.errors import WrongOption
@@ -85,8 +84,6 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 128 + interrupt.number
-    except ValueError as error:  # of data or a metric that was found wrong on the way
-        raise WrongOption(str(error)) from error
     print(format_result(folder))
     return 0
 
@@ -94,13 +91,13 @@ def run(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> tuple[ExperimentConfig, RunFolder]:
     """The settings of the run, and its folder."""
     from agents.runs.folder import RunFolder, default_folder
+    from agents.supervised.assembly import absolute_data
 
     chosen = chosen_settings(options, ExperimentConfig)
-    shown = chosen.get("data")
     for name in ("data", "test"):
-        if name in chosen and Path(chosen[name]).exists():
+        if name in chosen:
             # A run can be resumed from another folder than it was started in.
-            chosen[name] = os.path.abspath(chosen[name])
+            chosen[name] = absolute_data(chosen[name])
     if options.resume is not None:
         given = [path for path in (options.resume, options.out) if path]
         if len({os.path.abspath(path) for path in given}) > 1:
@@ -119,20 +116,20 @@ def _settings(options: argparse.Namespace) -> tuple[ExperimentConfig, RunFolder]
         "imbalance": f"r{config.imbalance}",
         "seed": f"seed{config.seed}",
     }
-    named = {"env": _stream_name(config, shown), "data": "", "test": "", **named}
+    named = {"env": _stream_name(config), "data": "", "test": "", **named}
     return config, RunFolder(default_folder(config, usual, named))
 
 
-def _stream_name(config: ExperimentConfig, shown: str | None) -> str:
-    """What a folder is called after: the benchmark, or the data as it was given."""
-    if shown is None:
+def _stream_name(config: ExperimentConfig) -> str:
+    """What a folder is called after: the benchmark or the data."""
+    if config.data is None:
         return str(config.env)
-    name = os.path.basename(os.path.normpath(shown))
+    if not os.path.isabs(config.data) and config.test is None:
+        return config.data
+    # A file; others may have the same name.
     told = f"{config.data} {config.test}"
-    if name != shown or config.test is not None:
-        # Others may have the same name.
-        name += "-" + hashlib.sha256(told.encode()).hexdigest()[:6]
-    return name.replace(".", "-")
+    digest = hashlib.sha256(told.encode()).hexdigest()[:6]
+    return f"{config.stream}-{digest}"
 
 
 def _resumed(

@@ -99,9 +99,9 @@ class DQNExperiment:
                 self.folder.write("timing.json", timing)
                 self.folder.write("result.json", result)
         finally:
-            self._events.close()
             if self.folder is not None:
                 self.folder.release()
+            self._events.close()
         return result
 
     def _run(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from agents.runs.files import append_lines
@@ -79,16 +82,21 @@ class EventLog:
         """
         if self._feed is None or self._folder is None:
             return
-        try:
+        with _told_in_one_line():
             self._feed.send(self._folder.metrics)
-        except Exception as error:  # of any of four packages
-            text = " ".join(str(error).split())
-            raise RunError(f"the logger failed: {text}") from error
 
     def close(self) -> None:
-        """Tell the logger that the run is over, or goes on in another process."""
-        if self._feed is not None:
-            self._feed.close()
+        """Tell the logger that the run is over, or goes on in another process.
+
+        A logger that fails then is warned of: nothing of the run depends on it.
+        """
+        if self._feed is None:
+            return
+        try:
+            with _told_in_one_line():
+                self._feed.close()
+        except RunError as error:
+            warnings.warn(str(error), stacklevel=2)
 
     def rewind(self, size: int) -> None:
         """Forget what was written after an earlier moment.
@@ -113,3 +121,13 @@ class EventLog:
             with metrics.open("ab") as file:
                 file.truncate(size)
         self.size = size
+
+
+@contextlib.contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Errors of a logger, which may be any of four packages, as one of ours."""
+    try:
+        yield
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise RunError(f"the logger failed: {text}") from error

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
@@ -34,7 +35,7 @@ __all__ = ["RunError", "RunFolder", "default_folder"]
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
 _PACKAGES = ("torch", "torchvision", "torchrl", "tensordict", "gymnasium", "numpy")
-_LONGEST_NAME = 120  # most file systems allow 255 bytes
+_LONGEST_NAME = 120  # bytes; most file systems allow 255
 
 
 class RunError(RuntimeError):
@@ -269,10 +270,11 @@ def default_folder(
     words = [_word(name, value) for name, value in others.items()]
     first = [word for word in named.values() if word]
     name = "-".join([*first, *words])
-    if len(name) > _LONGEST_NAME:
+    if len(os.fsencode(name)) > _LONGEST_NAME:
         told = json.dumps([named, others])
         digest = hashlib.sha256(told.encode()).hexdigest()[:8]
-        name = f"{'-'.join(first):.{_LONGEST_NAME}}-{digest}"
+        start = os.fsencode("-".join(first))[:_LONGEST_NAME]
+        name = f"{start.decode(errors='ignore')}-{digest}"
     return Path(parent) / "".join("-" if each in "/\\:<>" else each for each in name)
 
 

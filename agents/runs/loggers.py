@@ -101,14 +101,14 @@ class LogFeed:
         """Tell the logger that nothing more comes from this process."""
         if self._logger is None:
             return
+        logger, self._logger = self._logger, None
         if self._kind == "mlflow":
             # A package that no extra brings; the logger has imported it.
             importlib.import_module("mlflow").end_run()
         elif self._kind == "wandb":
-            self._logger.experiment.finish()
+            logger.experiment.finish()
         elif self._kind == "tensorboard":
-            self._logger.experiment.close()
-        self._logger = None
+            logger.experiment.close()
 
     def _log(self, event: dict[str, Any]) -> None:
         """Log every number of an event; the second entry is its moment."""

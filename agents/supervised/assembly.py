@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ from agents.supervised.config import ExperimentConfig
 from agents.supervised.learner import Learner, make_learner
 from agents.supervised.memory import make_memory
 from agents.supervised.networks import FeatureNetwork, make_network
-from continual_envs import StreamEnv, make_stream
+from continual_envs import BENCHMARKS, DATASETS, StreamEnv, make_stream
 from info_replay.registry import Registry
 
 __all__ = [
     "DATA",
     "MemoryMaker",
     "NetworkSource",
+    "absolute_data",
     "find_data",
     "make_agent",
     "make_env",
@@ -111,6 +112,8 @@ def make_env(config: ExperimentConfig, data: Any = None, **options: Any) -> Stre
     for name in _LISTS:
         text = getattr(config, name)
         chosen[name] = None if text is None else numbers_of(text)
+    if chosen["image_size"] is not None and len(chosen["image_size"]) == 1:
+        chosen["image_size"] *= 2  # height and width
     if config.input_key is not None and "," in config.input_key:
         chosen["input_key"] = config.input_key.split(",")
     if config.test is not None and "test" not in options:
@@ -122,6 +125,17 @@ def make_env(config: ExperimentConfig, data: Any = None, **options: Any) -> Stre
         if value is not None and _USUAL.get(name) != value
     }
     return make_stream(data, **{**given, **options})
+
+
+def absolute_data(data: str) -> str:
+    """The name of some data, for settings: a path that holds from any folder.
+
+    Args:
+        data: a file, a folder, the name of a data set, or ``"module:function"``. What
+            has a name is not a path, even if there is a file of that name.
+    """
+    is_name = data in DATASETS or data in BENCHMARKS or data in [*DATA]
+    return os.path.abspath(data) if os.path.exists(data) and not is_name else data
 
 
 def find_data(data: str) -> Any:
@@ -141,7 +155,7 @@ def find_data(data: str) -> Any:
             f"data {data} was an object in Python: give it again there, as in "
             "train(data, folder=..., resume=True)"
         )
-    if not Path(data).exists() and (":" in data or data in [*DATA]):
+    if data in [*DATA] or (":" in data and not os.path.exists(data)):
         return DATA.get(data)
     return data
 

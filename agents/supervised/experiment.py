@@ -42,8 +42,7 @@ __all__ = ["Experiment", "make_agent"]
 
 _WINDOW = 50  # steps of the recent reward
 
-#: Told of the step, the number of steps (``None`` of a stream without an end), the mean
-#: reward and the recent one.
+#: Told of the step, of all steps (``None`` if unknown), the mean and the recent reward.
 Progress = Callable[[int, int | None, float, float], None]
 
 
@@ -114,8 +113,7 @@ class Experiment:
         if folder is not None:
             folder.check(config) if resume else folder.check_new()
         prepare_machine(config.device, config.threads)
-        self.config = config
-        self.folder = folder
+        self.config, self.folder = config, folder
         self.env = make_env(config) if env is None else env
         self.agent = make_agent(
             config,
@@ -127,10 +125,9 @@ class Experiment:
         self._own_memory = make_memory is not None
         self.observation: NDArray[Any]
         self.observation, _ = self.env.reset(seed=config.seed)
-        lengths = [each for each in (config.steps, self.env.num_steps) if each]
-        self.num_steps = min(lengths) if lengths else None
-        self.step = 0
-        self.is_over = False
+        lengths = filter(None, (config.steps, self.env.num_steps))
+        self.num_steps = min(lengths, default=None)
+        self.step, self.is_over = 0, False
         self._evaluator = Evaluator(self.env, named)
         self._callbacks = make_callbacks(callbacks, config.callback)
         self._result: dict[str, Any] | None = None  # of a run that was over before
@@ -140,6 +137,8 @@ class Experiment:
         self._metrics: dict[int, dict[str, list[float]]] = {}
         logger = "tensorboard" if config.tensorboard else config.logger
         self._events = EventLog(folder, logger=logger)
+        if named:
+            self._evaluator.evaluate(self.agent)  # one that always fails is found now
         if folder is not None:
             check_savable(self.agent, self.env)
             if resume:
@@ -177,8 +176,8 @@ class Experiment:
         try:
             return self._run(progress)
         finally:
-            self._events.close()
             self.folder.release()
+            self._events.close()
 
     def _run(self, progress: Progress | None) -> dict[str, Any]:
         if self.folder is not None and self.folder.is_finished:
@@ -283,8 +282,7 @@ class Experiment:
         self.agent.check_finite()
         scores, metrics = self._evaluator.evaluate(self.agent)
         self._scores[self.step], self._metrics[self.step] = scores, metrics
-        recent = self.recent_reward if self._rewards else None
-        noted = {"scores": scores, "reward": recent}
+        noted = {"scores": scores, "reward": self.recent_reward if self.step else None}
         self._events.note("evaluation", noted, step=self.step)
         if metrics:
             self._events.note("metrics", metrics, step=self.step)
@@ -370,8 +368,11 @@ class Experiment:
         remove_partial_files(folder.path)
         if folder.is_finished:
             folder.checkpoint.unlink(missing_ok=True)  # killed just before that
-            self._result = folder.read("result.json")
-            self.step, self.is_over = self._result["steps_done"], True
+            self._result = result = folder.read("result.json")
+            self.step = self.num_steps = result["steps_done"]
+            self.is_over = True
+            self._rewards = [result["prequential"]]  # the single ones are gone
+            self._reward_sum = result["prequential"] * self.step
             restore_agent(folder, self.agent)
             return
         if not folder.checkpoint.exists():

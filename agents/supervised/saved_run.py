@@ -122,7 +122,7 @@ def check_savable(agent: Learner, env: StreamEnv) -> None:
         file.seek(0)
         torch.load(file, weights_only=True)
     except (TypeError, pickle.PickleError, AttributeError) as error:
-        text = str(error).splitlines()[0]
+        text = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, pickle.UnpicklingError):
             # torch's own message tells how to run the code in the file nevertheless.
             text = "the state of learner or stream is not plain values and tensors"
@@ -176,7 +176,7 @@ def restore_agent(folder: RunFolder, agent: Learner) -> None:
         CheckpointError: if a file is missing or damaged.
     """
     saved = load_checkpoint(folder.path / _NETWORK, _ADVICE)
-    agent.network.load_state_dict(saved["weights"])
+    _load_weights(agent.network, saved["weights"], folder.path)
     if agent.memory is not None and (folder.path / _MEMORY).exists():
         content = load_checkpoint(folder.path / _MEMORY, _ADVICE)
         agent.memory.load_state_dict(content["state"])
@@ -227,11 +227,7 @@ def load_run(
         config.seed,
         config.feature,
     )
-    try:
-        made.load_state_dict(saved["weights"])
-    except RuntimeError as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"this is not the network of {folder}: {text:.200}") from error
+    _load_weights(made, saved["weights"], place.path)
     memory = None
     if (place.path / _MEMORY).exists():
         content = load_checkpoint(place.path / _MEMORY, _ADVICE)
@@ -254,6 +250,16 @@ def load_run(
     )
 
 
+def _load_weights(
+    network: torch.nn.Module, weights: dict[str, Tensor], folder: Path
+) -> None:
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"this is not the network of {folder}: {text:.200}") from error
+
+
 def _read_config(
     place: RunFolder, network: str | NetworkSource | None, *, own_code: bool
 ) -> ExperimentConfig:
@@ -268,7 +274,8 @@ def _read_config(
     }
     if network is not None:
         own.pop("network", None)
-        settings["network"] = f"<{object_name(network).strip('<>')}>"
+        name = object_name(network)
+        settings["network"] = f"<{name.strip('<>')}>" if ":" in name else name
     for name, value in own.items():
         if is_object(value):
             raise ValueError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.objects import object_name
 from agents.runs.folder import RunFolder
-from agents.supervised.assembly import NetworkSource, make_env
+from agents.supervised.assembly import NetworkSource, absolute_data, make_env
 from agents.supervised.callbacks import Callback
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.evaluation import Metric
@@ -23,7 +23,15 @@ from continual_envs import BENCHMARKS, DataOptions
 
 __all__ = ["train"]
 
-_FIELDS = {field.name for field in dataclasses.fields(ExperimentConfig)} - {"test"}
+# Settings that have no argument of their own.
+_FIELDS = {field.name for field in dataclasses.fields(ExperimentConfig)} - {
+    "data",
+    "env",
+    "learner",
+    "metrics",
+    "network",
+    "test",
+}
 
 
 def train(
@@ -89,12 +97,15 @@ def train(
     own = {"network": network, "learner": learner}
     settings |= {name: value for name, value in own.items() if isinstance(value, str)}
     # Lists belong to the stream; settings have them as text.
+    if isinstance(settings.get("input_key"), list | tuple):
+        others["input_key"] = settings["input_key"]
     for name in ("class_order", "class_sizes", "image_size", "input_key"):
         if settings.get(name) is not None and not isinstance(settings[name], str):
             settings[name] = ",".join(map(str, np.atleast_1d(settings[name])))
     if test is not None:
-        others["test"] = test
         settings["test"] = _name_of(test)
+        if not isinstance(test, str):
+            others["test"] = test
     if isinstance(data, str) and data in BENCHMARKS and test is None:
         config = ExperimentConfig.preset(data, preset, **settings)
     else:
@@ -115,6 +126,6 @@ def train(
 
 def _name_of(data: Any) -> str:
     """What settings say of data; a path holds from any folder."""
-    if isinstance(data, str | Path) and Path(data).exists():
+    if isinstance(data, Path):
         return os.path.abspath(data)
-    return object_name(str(data) if isinstance(data, Path) else data)
+    return absolute_data(data) if isinstance(data, str) else object_name(data)

@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 
 from continual_envs.datasets.standardization import Standardization
 
-__all__ = ["Dataset", "DatasetError", "Part"]
+__all__ = ["Dataset", "DatasetError", "Part", "SampleError"]
 
 
 class DatasetError(RuntimeError):
     """A data set is missing or damaged; the message says what to do."""
+
+
+class SampleError(DatasetError, ValueError):
+    """A sample of a live stream is not what it should be."""
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,20 @@ def test_a_logger_that_fails_is_told_in_one_line(
         Experiment(config, RunFolder(tmp_path / "run")).run()
 
 
+def test_a_logger_that_fails_at_the_end_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("network down")
+
+    monkeypatch.setattr(LogFeed, "close", fail)
+    config, folder = small(policy="rs", steps=2, logger="csv"), RunFolder(tmp_path)
+    with pytest.warns(UserWarning, match="the logger failed: network down"):
+        result = Experiment(config, folder).run()
+    with pytest.warns(UserWarning, match="the logger failed"):
+        assert Experiment(config, RunFolder(tmp_path), resume=True).run() == result
+
+
 @pytest.mark.parametrize("name", [name for name in LOGGERS if name != "csv"])
 def test_a_package_that_is_missing_is_named(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
