@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 import time
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ __all__ = ["ReplayLearner", "check_weights"]
 _HUGE = 5e3
 
 
-class ReplayLearner:
+class ReplayLearner(abc.ABC):
     """The parts of a learner; a subclass puts them together in :meth:`learn`.
 
     Args:
@@ -169,6 +170,7 @@ class ReplayLearner:
 
     # -- the parts of a step, in the order in which they are called --------------------
 
+    @abc.abstractmethod
     def learn(
         self,
         observation: NDArray[Any],
@@ -176,7 +178,6 @@ class ReplayLearner:
         mask: NDArray[np.bool_] | None = None,
     ) -> None:
         """Learn from a batch whose targets are known now; see :class:`Learner`."""
-        raise NotImplementedError
 
     def receive(
         self,
