@@ -109,6 +109,8 @@ class Player:
         if case.policy == "task-timing":
             writer = TaskTimingWriter(**case.options)
             return SelectiveReplayBuffer(capacity, writer=writer, **rest)
+        # The recording is older than the standardization of regression targets.
+        rest["scale_targets"] = False
         return make_replay_buffer(case.policy, capacity, **case.options, **rest)
 
     def play(self) -> Log:
@@ -233,7 +235,9 @@ class Player:
 
     def assign(self) -> None:
         """Overwrite some items from outside."""
-        self.buffer[torch.tensor([0, 3, 11])] = self.take(3)
+        items = self.take(3)
+        slots = [slot for slot in (0, 3, 11) if slot < len(self.buffer)]
+        self.buffer[torch.tensor(slots)] = items[: len(slots)]
 
     def other(self) -> None:
         """Let a plain buffer write to the same storage."""

@@ -9,6 +9,7 @@
 """
 
 from info_replay.buffers import InfoReservoirReplayBuffer, SelectiveReplayBuffer
+from info_replay.decision import keep_last
 from info_replay.model.criteria import (
     MIC,
     Criterion,
@@ -19,9 +20,9 @@ from info_replay.model.criteria import (
 )
 from info_replay.model.moments import RunningMoments
 from info_replay.model.posterior import BayesianLinearPosterior
+from info_replay.model.standardization import RunningStandardization
 from info_replay.policies import make_criterion, make_replay_buffer
 from info_replay.registry import register_criterion, register_policy
-from info_replay.storage.slots import keep_last
 from info_replay.writers import (
     ClassBalancedReservoirWriter,
     CoresetWriter,
@@ -55,6 +56,7 @@ __all__ = [
     "OutputHessian",
     "ReservoirWriter",
     "RunningMoments",
+    "RunningStandardization",
     "SelectionWriter",
     "SelectiveReplayBuffer",
     "WeightedReservoirWriter",

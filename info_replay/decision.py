@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Decision", "Places"]
+__all__ = ["Decision", "Places", "check_decision", "keep_last", "last_rows"]
+
+_INT64 = np.dtype(np.int64)
 
 #: Slots, or rows of a batch.
 Places = NDArray[np.int64]
@@ -96,3 +98,122 @@ class Decision:
             moved = ordered[place] == slots
             after[moved] = destinations[order][place[moved]]
         return after
+
+
+def check_decision(
+    decision: Decision,
+    count: int,
+    *,
+    size: int,
+    capacity: int,
+    policy: str,
+    may_move: bool,
+) -> Places:
+    """Raise if a decision about some items cannot be carried out.
+
+    Args:
+        decision: what a policy returned.
+        count: number of items that it is about.
+        size: number of slots in use.
+        capacity: number of slots.
+        policy: name of the writer that decided.
+        may_move: whether it may move items and give up slots.
+
+    Returns:
+        The rows of the items that are kept.
+
+    Raises:
+        TypeError: if it is not a decision, or slots are not an array of int64.
+        ValueError: if there are too few or too many slots, or they are out of range,
+            given twice, or would leave a gap.
+    """
+    who = f"{policy}.decide()"
+    if not isinstance(decision, Decision) or not callable(decision.commit):
+        raise TypeError(
+            f"{who} must return a Decision with a commit() to call, got {decision!r}"
+        )
+    slots = decision.slots
+    if not isinstance(slots, np.ndarray) or slots.dtype != _INT64:
+        found = f"{type(slots).__name__} {getattr(slots, 'dtype', '')}".strip()
+        raise TypeError(f"{who} must give a NumPy array of int64, got a {found}")
+    if slots.shape != (count,):
+        raise ValueError(
+            f"{who} must give one slot per item, shape ({count},), got {slots.shape}"
+        )
+    rows: Places = (slots >= 0).nonzero()[0]
+    none = np.count_nonzero(slots == -1)
+    if none == count and decision.moves is None and decision.size is None:
+        return rows
+    used = slots[rows]
+    if decision.moves is not None:
+        used = np.concatenate([used, _check_moves(decision, size, who)])
+    used.sort()
+    most = capacity if decision.size is None else decision.size
+    if type(most) is not int or not 0 <= most <= capacity:
+        raise ValueError(f"{who} must give a size from 0 to {capacity}, got {most!r}")
+    given = decision.moves is not None or decision.size is not None
+    if given and not may_move:
+        raise ValueError(f"{who} may move items only if {policy}.compacts")
+    if rows.size + none != count or (used.size and not 0 <= used[0] <= used[-1] < most):
+        wrong = [*slots[(slots < -1) | (slots >= most)], *used[used < 0], *used[-1:]]
+        raise ValueError(
+            f"{who} must give slots from 0 to {most - 1}, or -1, got {wrong[0]}"
+        )
+    twice = used[1:] == used[:-1]
+    if np.count_nonzero(twice):
+        raise ValueError(
+            f"{who} gave slot {used[1:][twice][0]} to several items; keep_last() lets "
+            "the last one have it"
+        )
+    new = used[used.searchsorted(size) :]
+    if new.size and new[-1] != size + new.size - 1:
+        raise ValueError(
+            f"{who} must use free slots from slot {size} on without a gap, got "
+            f"{new.tolist()}"
+        )
+    return rows
+
+
+def _check_moves(decision: Decision, size: int, who: str) -> Places:
+    """The slots that items are moved to."""
+    assert decision.moves is not None
+    sources, destinations = decision.moves
+    if {getattr(part, "dtype", None) for part in decision.moves} != {_INT64}:
+        raise TypeError(f"{who} must move arrays of int64, got {decision}")
+    if len(sources) != len(destinations) or (
+        len(sources) and not 0 <= sources.min() <= sources.max() < size
+    ):
+        raise ValueError(
+            f"{who} must move items of the {size} slots in use, each to one slot, got "
+            f"moves from {sources.tolist()} to {destinations.tolist()}"
+        )
+    return destinations
+
+
+def keep_last(places: Places) -> Places:
+    """Let the last item that was given a slot have it; earlier ones get -1.
+
+    Args:
+        places: the slot of each item in order of arrival, -1 for none.
+
+    Returns:
+        The slots that hold after the whole batch.
+
+    Example:
+        >>> keep_last(np.array([2, 0, -1, 2]))
+        array([-1,  0, -1,  2])
+    """
+    rows = last_rows(places)
+    result = np.full_like(places, -1)
+    result[rows] = places[rows]
+    return result
+
+
+def last_rows(places: Places) -> Places:
+    """The rows that hold a slot after the whole batch; see :func:`keep_last`."""
+    # The last assignment to a slot stands. The last place is for items without one.
+    rows = np.arange(len(places))
+    owner = np.empty(int(places.max()) + 2, dtype=np.int64)
+    owner[places] = rows
+    owner[-1] = -1
+    return (owner[places] == rows).nonzero()[0]

@@ -14,6 +14,7 @@ import ctypes
 import functools
 import hashlib
 import inspect
+import math
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.sharedctypes import RawArray
 from typing import Any, Protocol, TypeVar
@@ -21,6 +22,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
+
+from info_replay.validation import told
 
 __all__ = ["DeclaredState", "Part", "PerSlot", "SharedArray", "SharedNumber"]
 
@@ -48,13 +51,21 @@ class SharedArray:
     """A NumPy ``array``, changed in place only, that child processes see once shared.
 
     Not a tensor: reading a number takes a fraction of a microsecond, and modes that
-    intercept torch do not touch it. ``empty`` is the first value of each number.
+    intercept torch do not touch it. ``empty`` is the first value of each number, and
+    ``low`` and ``high`` are the least and the largest that a saved one may have.
     """
 
     def __init__(
-        self, shape: int | tuple[int, ...], dtype: DTypeLike, empty: float = 0
+        self,
+        shape: int | tuple[int, ...],
+        dtype: DTypeLike,
+        empty: float = 0,
+        low: float = -math.inf,
+        high: float = math.inf,
     ) -> None:
         self.empty = empty
+        self.low = low
+        self.high = high
         self.array: NDArray[Any] = np.full(shape, empty, dtype=dtype)
         # Not a shared tensor: torch moves the memory of one if its sharing strategy has
         # changed, which TorchRL does for torch before 2.8.
@@ -69,11 +80,23 @@ class SharedArray:
         return torch.from_numpy(self.array.copy())
 
     def check_state(self, state: torch.Tensor) -> None:
-        """Refuse a tensor of another shape."""
-        found = getattr(state, "shape", None)
-        if found is None or tuple(found) != self.array.shape:
+        """Refuse a tensor of another shape or type."""
+        kind = torch.from_numpy(self.array[:0]).dtype
+        if (
+            not isinstance(state, torch.Tensor)
+            or tuple(state.shape) != self.array.shape
+            or state.dtype != kind
+        ):
             raise ValueError(
-                f"expected a tensor of shape {self.array.shape}, got {state!r}"
+                f"expected a tensor of {kind} and shape {self.array.shape}, got "
+                f"{told(state)}"
+            )
+        if not bool(((state >= self.low) & (state <= self.high)).all()) or not bool(
+            state.isfinite().all()
+        ):
+            raise ValueError(
+                f"expected finite numbers from {self.low} to {self.high}, got "
+                f"{told(state)}"
             )
 
     def load_state_dict(self, state: torch.Tensor) -> None:
@@ -116,8 +139,10 @@ class SharedArray:
 class SharedNumber(SharedArray):
     """One number, as :attr:`value`."""
 
-    def __init__(self, dtype: DTypeLike = np.int64, empty: float = 0) -> None:
-        super().__init__(1, dtype, empty)
+    def __init__(
+        self, dtype: DTypeLike = np.int64, empty: float = 0, low: float = -math.inf
+    ) -> None:
+        super().__init__(1, dtype, empty, low)
 
     @property
     def value(self) -> Any:
@@ -132,8 +157,14 @@ class SharedNumber(SharedArray):
 class PerSlot(SharedArray):
     """One number per slot, ``empty`` where it is not in use; needs :meth:`attach`."""
 
-    def __init__(self, dtype: DTypeLike, empty: float = 0) -> None:
-        super().__init__(0, dtype, empty)
+    def __init__(
+        self,
+        dtype: DTypeLike,
+        empty: float = 0,
+        low: float = -math.inf,
+        high: float = math.inf,
+    ) -> None:
+        super().__init__(0, dtype, empty, low, high)
 
     def attach(self, slots: Any) -> None:
         """Make one number for each slot, unless there are as many already."""
@@ -195,7 +226,7 @@ class DeclaredState:
 
     def counter(self, name: str) -> SharedNumber:
         """Declare a whole number, 0 at first; read and set its ``value``."""
-        return self.declare(name, SharedNumber(np.int64))
+        return self.declare(name, SharedNumber(np.int64, low=0))
 
     def number(self, name: str) -> SharedNumber:
         """Declare a floating-point number, 0 at first; read and set its ``value``."""
@@ -207,6 +238,8 @@ class DeclaredState:
         shape: int | tuple[int, ...],
         dtype: DTypeLike,
         empty: float = 0,
+        low: float = -math.inf,
+        high: float = math.inf,
     ) -> SharedArray:
         """Declare an array; read and change its ``array`` in place.
 
@@ -215,18 +248,29 @@ class DeclaredState:
             shape: of the array.
             dtype: of its numbers.
             empty: the first value of each number.
+            low: the least that a saved number may be.
+            high: the largest that a saved number may be.
         """
-        return self.declare(name, SharedArray(shape, dtype, empty))
+        return self.declare(name, SharedArray(shape, dtype, empty, low, high))
 
-    def per_slot(self, name: str, dtype: DTypeLike, empty: float = 0) -> PerSlot:
+    def per_slot(
+        self,
+        name: str,
+        dtype: DTypeLike,
+        empty: float = 0,
+        low: float = -math.inf,
+        high: float = math.inf,
+    ) -> PerSlot:
         """Declare one number per slot, which moves along with the items.
 
         Args:
             name: in saved states.
             dtype: of the numbers.
             empty: the number of a slot that is not in use.
+            low: the least that a saved number may be.
+            high: the largest that a saved number may be.
         """
-        return self.declare(name, PerSlot(dtype, empty))
+        return self.declare(name, PerSlot(dtype, empty, low, high))
 
     # -- what follows -----------------------------------------------------------------
 
@@ -267,8 +311,15 @@ class DeclaredState:
         for name, part in self._parts.items():
             try:
                 part.check_state(state[name])
-            except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"cannot restore {name!r}: {error}") from error
+            except (
+                ValueError,
+                LookupError,
+                TypeError,
+                AttributeError,
+                RuntimeError,
+            ) as error:
+                text = " ".join(str(error).split())
+                raise ValueError(f"cannot restore {name!r}: {text:.200}") from error
 
     def restore_state(self, state: dict[str, Any]) -> None:
         """Continue from a :meth:`save_state` that was checked."""

@@ -17,12 +17,21 @@ __all__ = [
     "check_finite",
     "check_finite_entry",
     "check_labels",
+    "check_model",
     "check_positive",
     "check_range",
     "read_features",
     "read_labels",
     "read_regression_targets",
+    "told",
 ]
+
+
+def told(value: Any) -> str:
+    """A value as one short line."""
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.dtype} and shape {tuple(value.shape)}"
+    return " ".join(repr(value).split())[:80]
 
 
 def check_finite(name: str, value: float) -> None:
@@ -35,6 +44,21 @@ def check_positive(name: str, value: float) -> None:
     """Refuse a setting that is not a finite number above 0."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+
+
+def check_model(noise: float, jitter: float, dtype: torch.dtype) -> None:
+    """Refuse settings of the Bayesian model that cannot be computed with."""
+    check_positive("noise", noise)
+    check_positive("jitter", jitter)
+    # The square of the noise divides squared errors.
+    if not 1e-9 <= noise <= 1e9:
+        raise ValueError(f"noise must be from 1e-09 to 1e+09, got {noise!r}")
+    # Beside features of the order of 1, less would be lost in rounding.
+    least = 100 * torch.finfo(dtype).eps
+    if not least <= jitter <= 1e9:
+        raise ValueError(
+            f"jitter must be from {least:.1e} to 1e+09 in {dtype}, got {jitter!r}"
+        )
 
 
 def check_count(name: str, value: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Generic
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from info_replay.model.linear_algebra import (
     Matrix,
@@ -26,7 +27,7 @@ from info_replay.model.linear_algebra import (
 )
 from info_replay.model.statistics import Statistics
 
-__all__ = ["MOST_POINTS", "CandidateBatch"]
+__all__ = ["MOST_POINTS", "CandidateBatch", "rounding_shows"]
 
 #: Points that may come and go before a batch should be set up anew: points of high
 #: leverage that leave a small memory cost digits, and each point makes the next slower.
@@ -107,8 +108,8 @@ class CandidateBatch(Generic[Matrix]):
 
     def after_swaps(
         self, rows: list[int], leaving: Matrix, start: int = 0
-    ) -> tuple[Matrix, Matrix]:
-        """Leverages and squared errors ``(n,)``, given that candidates replace points.
+    ) -> tuple[Matrix, Matrix, Matrix]:
+        """Leverages ``(n,)`` and residuals, given that candidates replace points.
 
         Each candidate meets the memory after the swaps of those before it. Nothing is
         changed, and nothing may have been changed before.
@@ -117,6 +118,11 @@ class CandidateBatch(Generic[Matrix]):
             rows: the candidates that come, at least one, ascending.
             leaving: features and targets ``(m, d + K)`` of what each one replaces.
             start: the first candidate to return.
+
+        Returns:
+            Leverages ``(n,)`` and residuals ``(n, K)``, and the leverages ``(2m,)`` of
+            what comes and what goes, in turns, which tell whether rounding shows: see
+            :func:`rounding_shows`.
         """
         width = self._statistics.feature_dim
         going = self._statistics.represent(leaving[:, :width])
@@ -144,7 +150,7 @@ class CandidateBatch(Generic[Matrix]):
             leverage, errors = leverages[begin:end], residuals[begin:end]
             leverage -= row_products(weighted, part)
             errors -= weighted @ residual[:met]
-        return leverages, row_products(residuals, residuals)
+        return leverages, residuals, inner.diagonal()
 
     def with_point(
         self, representation: Matrix, target: Matrix
@@ -184,7 +190,7 @@ class CandidateBatch(Generic[Matrix]):
             matrix[destination] = matrix[source]
 
     def in_sequence(self) -> tuple[Matrix, Matrix]:
-        """Leverages and squared errors ``(n,)`` if all candidates before are memorized.
+        """Leverages ``(n,)`` and residuals ``(n, K)`` if all before are memorized.
 
         With ``V`` the inner products of the candidates and ``L L^T = I + V``, the
         sequential residuals are ``L_ii (L^-1 E)_i`` and the sequential leverages are
@@ -196,9 +202,26 @@ class CandidateBatch(Generic[Matrix]):
         factor = torch.as_tensor(cholesky(native(products)))
         residual = solve_lower(native(factor), self.residual)
         # The same as L_ii^2 - 1, without its cancellation where leverages are small.
-        leverage = diagonal - factor.tril(-1).square().sum(1)
+        leverage = (diagonal - factor.tril(-1).square().sum(1)).clamp(min=0)
         residual = alike(factor.diagonal()[:, None], residual) * residual
-        return alike(leverage, residual), row_products(residual, residual)
+        return alike(leverage, residual), residual
+
+
+def rounding_shows(
+    leverages: NDArray[np.float64], signs: NDArray[np.float64], dtype: torch.dtype
+) -> bool:
+    """Whether points come or go that are too far from all others for an update.
+
+    A point of leverage ``v`` multiplies the error of the update by ``v^2`` if it comes,
+    by ``1 / (1 - v)^2`` if it goes.
+
+    Args:
+        leverages: of the points, given the memory before the update.
+        signs: 1 for each point that comes, -1 for each that goes.
+        dtype: that is computed in.
+    """
+    spread = np.where(signs > 0, leverages, 1 / np.maximum(1 - leverages, 1e-300))
+    return not bool((spread < torch.finfo(dtype).eps ** -0.25).all())
 
 
 def _join(*parts: Matrix) -> Matrix:

@@ -62,6 +62,8 @@ def plain(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor without gradients on a device: itself, if it is that already."""
     if tensor.requires_grad:
         tensor = tensor.detach()
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()  # NumPy has no such views
     # Comparing devices is several times as fast as a call of `to` that does nothing.
     return tensor if tensor.device == device else tensor.to(device)
 

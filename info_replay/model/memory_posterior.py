@@ -17,11 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from info_replay.model.linear_algebra import on_host
+from info_replay.model.linear_algebra import as_array, on_host
 from info_replay.model.posterior import BayesianLinearPosterior
+from info_replay.model.standardization import RunningStandardization
 from info_replay.model.statistics import Rows
 from info_replay.shared_state import SharedNumber
 from info_replay.threads import ONE_BLAS_THREAD
+from info_replay.validation import check_count, told
 
 __all__ = ["MemoryPosterior", "StoredItems"]
 
@@ -31,6 +33,9 @@ _REBUILD_AFTER = 10
 # Memories of up to so many times d items start again with every change: that costs as
 # much as following a few rows, and new features of most items are likely to come first.
 _SMALL = 2
+# Rows with features above this share of the largest ones are not added and subtracted:
+# their rounding would add up.
+_LARGE = 0.1
 # Features of up to this width are computed with on one thread.
 _NARROW = 1024
 
@@ -61,6 +66,8 @@ class MemoryPosterior:
         noise: ``sigma`` of the Bayesian model.
         jitter: ``c`` of the Bayesian model.
         dtype: floating type of the statistics.
+        standardization: statistics that the targets are standardized by, whenever they
+            are asked about; the posterior has them as they are, and a column of ones.
 
     Attributes:
         posterior: the model, ``None`` before the first item.
@@ -80,7 +87,9 @@ class MemoryPosterior:
         noise: float,
         jitter: float,
         dtype: torch.dtype,
+        standardization: RunningStandardization | None = None,
     ) -> None:
+        self.standardization = standardization
         self.feature_key = feature_key
         self.target_key = target_key
         self.num_classes = num_classes
@@ -90,7 +99,7 @@ class MemoryPosterior:
         # Beyond this, the jitter would be lost in rounding beside a squared norm.
         self.largest_feature = math.sqrt(0.01 * jitter / torch.finfo(dtype).eps)
         # Beyond this, sums of squared errors would not be finite.
-        self.largest_target = 1e-4 * math.sqrt(torch.finfo(dtype).max)
+        self.largest_target = 1e-4 * math.sqrt(torch.finfo(dtype).max) * min(noise, 1.0)
         self.posterior: BayesianLinearPosterior | None = None
         self._classes = np.arange(num_classes or 0)[:, None]
         self.is_current = True
@@ -108,7 +117,10 @@ class MemoryPosterior:
         Labels on the host give an array.
         """
         if self.num_classes is None:
-            return targets[:, None] if targets.ndim == 1 else targets
+            numbers = targets[:, None] if targets.ndim == 1 else targets
+            if self.standardization is None:
+                return numbers
+            return torch.nn.functional.pad(numbers, (0, 1), value=1.0)
         if targets.ndim == 2:
             targets = targets[:, 0]
         if on_host(targets):
@@ -136,11 +148,21 @@ class MemoryPosterior:
                 f"{feature_dim}"
             )
         if target_dim != posterior.target_dim:
+            ones = int(self.standardization is not None)
             raise ValueError(
-                f"entry {self.target_key!r} must have {posterior.target_dim} outputs, "
-                f"got {target_dim}"
+                f"entry {self.target_key!r} must have {posterior.target_dim - ones} "
+                f"outputs, got {target_dim - ones}"
             )
         return posterior
+
+    def standardized(self) -> BayesianLinearPosterior | None:
+        """The posterior of standardized targets, as they are now; a copy."""
+        if self.standardization is None or self.posterior is None:
+            return self.posterior
+        width = self.posterior.target_dim - 1
+        eps = torch.finfo(self.dtype).eps
+        standards = self.standardization.now(width, eps)
+        return self.posterior.with_targets(torch.from_numpy(standards.matrix()))
 
     def keep(self, posterior: BayesianLinearPosterior) -> None:
         """Take a posterior, if there is none yet."""
@@ -200,7 +222,9 @@ class MemoryPosterior:
         posterior = self.posterior
         assert posterior is not None
         self._rows = None
-        self.is_current = not (self._is_small or self._is_worn(len(slots)))
+        self.is_current = not (
+            self._is_small or self._is_worn(len(slots)) or self._are_large(new)
+        )
         if self.is_current:
             places = torch.from_numpy(slots).to(posterior.device)
             posterior.statistics.replace(old, new, places)
@@ -213,7 +237,7 @@ class MemoryPosterior:
         most = 2 * slots.size >= len(self.slots)
         if posterior is None or (posterior.form == "primal" and most):
             return False
-        if self._is_worn(slots.size):
+        if self._is_worn(slots.size) or self._are_large(features):
             return False
         places = torch.from_numpy(slots).to(features.device)
         targets = self.encode(self.slots.leaf(self.target_key).index_select(0, places))
@@ -223,6 +247,19 @@ class MemoryPosterior:
             statistics.join(old, targets), statistics.join(features, targets), places
         )
         return True
+
+    def _are_large(self, rows: Rows) -> bool:
+        """Whether rounding of rows would add up, as far as the host knows."""
+        posterior = self.posterior
+        if posterior is None or posterior.form == "kernel":
+            return False  # rows are written, not added
+        if isinstance(rows, Tensor):
+            if not on_host(rows):
+                return False
+            rows = as_array(rows)
+        largest = _LARGE * self.largest_feature
+        features = rows[:, : posterior.feature_dim]
+        return bool(features.max() > largest or features.min() < -largest)
 
     def _is_worn(self, count: int) -> bool:
         """Count changed rows; whether there have been too many."""
@@ -248,10 +285,14 @@ class MemoryPosterior:
         }
 
     def check_state(self, state: dict[str, Any]) -> None:
-        """Raise ``ValueError`` if a saved state has other shapes."""
-        saved = state["posterior"]
+        """Raise ``ValueError`` if a saved state does not fit."""
+        saved, changed = state["posterior"], state["changed_rows"]
+        if type(changed) is not int or not 0 <= changed < 2**62:
+            raise ValueError(f"changed_rows must be a count, got {told(changed)}")
         if saved is not None:
             shapes = saved["feature_dim"], saved["target_dim"]
+            for size in shapes:
+                check_count("the width of features and targets", size)
             self.for_shapes(*shapes).check_state(saved)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -148,6 +148,11 @@ class RunningMoments:
     def check_state(self, state_dict: dict[str, Any]) -> None:
         """Raise ``ValueError`` if a :meth:`state_dict` does not fit."""
         self._state.check_state(state_dict["state"])
+        if float(state_dict["state"][[0, 2]].min()) < 0:
+            raise ValueError(
+                "expected a weight and a sum of squares of at least 0, got "
+                f"{state_dict['state'].tolist()}"
+            )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`."""

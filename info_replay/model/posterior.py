@@ -7,6 +7,7 @@ between two changes.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from info_replay.model.statistics import (
     Rows,
     Statistics,
 )
-from info_replay.validation import check_positive
+from info_replay.validation import check_positive, told
 
 __all__ = ["BayesianLinearPosterior"]
 
@@ -264,6 +265,22 @@ class BayesianLinearPosterior:
         rest = 1 - batch.leverage
         return batch.leverage / rest, batch.residual / rest[:, None]
 
+    def with_targets(self, matrix: Tensor) -> BayesianLinearPosterior:
+        """The posterior of the same features with targets ``Y T``.
+
+        Args:
+            matrix: ``T``, shape ``(K, L)``.
+
+        Returns:
+            A new posterior with ``L`` outputs.
+        """
+        twin = copy.copy(self)
+        twin.target_dim = matrix.shape[1]
+        twin.statistics = self.statistics.with_targets(
+            matrix.to(self.device, self.dtype)
+        )
+        return twin
+
     def share_memory_(self) -> None:
         """Move the statistics to memory that child processes share."""
         self.statistics.share_memory_()
@@ -286,11 +303,17 @@ class BayesianLinearPosterior:
                 )
         for name, tensor in self.statistics.tensors().items():
             saved = state_dict["tensors"].get(name)
-            if saved is None or saved.shape != tensor.shape:
+            if (
+                not isinstance(saved, Tensor)
+                or saved.shape != tensor.shape
+                or saved.dtype != tensor.dtype
+            ):
                 raise ValueError(
-                    f"{name!r} must be a tensor of shape {tuple(tensor.shape)}, got "
-                    f"{None if saved is None else tuple(saved.shape)}"
+                    f"{name!r} must be a tensor of {tensor.dtype} and shape "
+                    f"{tuple(tensor.shape)}, got {told(saved)}"
                 )
+            if not bool(saved.isfinite().all()):
+                raise ValueError(f"{name!r} must be finite")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict` of a posterior of the same shape.

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from info_replay.model.candidates import CandidateBatch
 from info_replay.model.criteria import Criterion
-from info_replay.model.linear_algebra import known_within, plain
+from info_replay.model.linear_algebra import known_within, plain, row_products
 from info_replay.model.memory_posterior import MemoryPosterior
+from info_replay.model.standardization import RunningStandardization, Standards
 from info_replay.model.statistics import Rows
 from info_replay.transfer import extremes, to_host
 from info_replay.validation import check_labels, check_range
@@ -58,6 +59,9 @@ class ScoredBatch:
         self.rows = self.posterior.statistics.join(self.features, self._encoded)
         self.count = self.features.shape[0]
         self._is_checked = False
+        # Of the targets of each item, once they are on the host, and the state after.
+        self.standards: Standards | None = None
+        self.standardization_state: NDArray[np.float64] | None = None
 
     def candidates(self, changes: Changes | None = None) -> CandidateBatch[Any]:
         """The items, held against the memory as it is, or as it would be.
@@ -75,17 +79,34 @@ class ScoredBatch:
             statistics.replace(old, new, torch.from_numpy(slots).to(statistics.device))
         return CandidateBatch(statistics, self.rows)
 
+    @property
+    def num_outputs(self) -> int:
+        """Number ``K`` of targets, without the ones of standardization."""
+        scaled = self.memory.standardization is not None
+        return self.posterior.target_dim - scaled
+
     # -- on the host ------------------------------------------------------------------
 
+    def errors(self, residuals: Any) -> Any:
+        """What :meth:`score` needs of residuals ``(n, K)``.
+
+        Squared errors ``(n,)``, unless targets are standardized: then the residuals,
+        because the standards of each item are known on the host.
+        """
+        if self.memory.standardization is not None:
+            return residuals
+        return row_products(residuals, residuals)
+
     def score(
-        self, criterion: Criterion, leverage: Any, squared_error: Any
+        self, criterion: Criterion, leverage: Any, errors: Any, first: int = 0
     ) -> NDArray[np.float64]:
         """Score items, in the one transfer of a round.
 
         Args:
             criterion: what to score with.
             leverage: ``v`` of the items, shape ``(n,)``.
-            squared_error: ``R`` of the items, shape ``(n,)``.
+            errors: of the items, as :meth:`errors` gives them.
+            first: number of the first of these items in the batch.
 
         Returns:
             Scores, shape ``(n,)``, on the host.
@@ -93,10 +114,13 @@ class ScoredBatch:
         Raises:
             ValueError: if values of the batch are not finite, not labels or too large.
         """
-        points = self.fetch(leverage, squared_error)
+        points = self.fetch(leverage, errors)
+        if points[1].ndim == 2:
+            assert self.standards is not None
+            points[1] = self.standards.squared_errors(points[1], first)
         score: Any = criterion if criterion.takes_arrays else criterion.on_host
         scores: NDArray[np.float64] = score(
-            *points, noise=self.memory.noise, num_outputs=self.posterior.target_dim
+            *points, noise=self.memory.noise, num_outputs=self.num_outputs
         )
         if scores.shape != points[0].shape:
             raise ValueError(
@@ -114,11 +138,14 @@ class ScoredBatch:
         """Bring numbers to the host; the first transfer of a batch checks it, too.
 
         Args:
-            numbers: tensors of at most one dimension, or arrays.
+            numbers: tensors or arrays.
 
         Raises:
             ValueError: if values of the batch are not finite, not labels or too large.
         """
+        statistics = self.memory.standardization
+        if statistics is not None and self.standards is None:
+            return self._fetch_standards(statistics, *numbers)
         if self._is_checked or self._known_valid():
             self._is_checked = True
             if type(numbers[0]) is np.ndarray and numbers[0].dtype == np.float64:
@@ -130,6 +157,18 @@ class ScoredBatch:
             self._check(*map(float, parts[:4]))
             del parts[:4]
         return [part.astype(np.float64, copy=False) for part in parts]
+
+    def _fetch_standards(
+        self, statistics: RunningStandardization, *numbers: Any
+    ) -> list[NDArray[np.float64]]:
+        """Bring numbers to the host, and the targets that the standards follow from."""
+        asked = [*extremes(self.features), *extremes(self.targets), self.targets]
+        parts = to_host(*asked, *numbers)
+        self._check(*map(float, parts[:4]))
+        targets = parts[4].reshape(self.count, -1).astype(np.float64)
+        eps = torch.finfo(self.targets.dtype).eps
+        self.standards, self.standardization_state = statistics.walk(targets, eps)
+        return [part.astype(np.float64, copy=False) for part in parts[5:]]
 
     def check(self) -> None:
         """Raise if values of the batch are not finite, not labels or too large."""

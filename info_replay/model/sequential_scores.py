@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from info_replay.model.candidates import MOST_POINTS
+from info_replay.model.candidates import MOST_POINTS, rounding_shows
 from info_replay.model.criteria import Criterion
 from info_replay.model.scored_batch import Changes, ScoredBatch
 
@@ -53,6 +53,7 @@ class SequentialScores:
         self._candidates = batch.candidates()
         self._certain: list[_Swap] = []  # since the candidates were set up
         self._presumed: list[_Swap] = []
+        self._most_swaps = MOST_SWAPS
 
     def run(self, accept: Accept[State], state: State) -> State:
         """Let an algorithm decide about every item, given exactly what it scores.
@@ -67,32 +68,61 @@ class SequentialScores:
         """
         start, count = 0, self.batch.count
         while start < count:
-            scores = self.batch.score(self.criterion, *self._points(start))
+            points = self._points(start)
+            if points is None:
+                continue
+            scores = self.batch.score(self.criterion, *points, start)
             rows, slots, state_after = accept(start, scores, state)
-            first = slice(0, MOST_SWAPS + 1)
+            first = slice(0, self._most_swaps + 1)
             found = [*zip(rows[first].tolist(), slots[first].tolist(), strict=True)]
             final = self._confirm(found) if found or self._presumed else count
             state = state_after(final - start)
             start = final
         return state
 
-    def _points(self, start: int) -> tuple[Any, Any]:
-        """Leverages and squared errors ``(n,)`` of the items from one on."""
+    def _points(self, start: int) -> tuple[Any, Any] | None:
+        """Leverages ``(n,)`` and errors of the items from one on.
+
+        ``None`` if rounding would show in them; from then on candidates are set up anew
+        after every swap, as if the items had come one by one.
+        """
         candidates, swaps = self._candidates, self._certain + self._presumed
         if not swaps:
-            return candidates.leverage[start:], candidates.squared_error[start:]
+            leverage = candidates.leverage[start:]
+            if not self._most_swaps:
+                leverage = leverage.clip(min=0)
+            return leverage, self.batch.errors(candidates.residual[start:])
         rows, _, leaving = zip(*swaps, strict=True)
         join: Any = np.concatenate
         if isinstance(leaving[0], torch.Tensor):
             join = torch.cat
-        return candidates.after_swaps([*rows], join(leaving), start)
+        leverages, residuals, inner = candidates.after_swaps(
+            [*rows], join(leaving), start
+        )
+        leverage, error, own = self.batch.fetch(
+            leverages, self.batch.errors(residuals), inner
+        )
+        signs = np.tile([1.0, -1.0], len(rows))
+        if not rounding_shows(own, signs, self.batch.memory.dtype):
+            return leverage, error
+        self._most_swaps = 0
+        self._presumed = []
+        if self._certain:
+            self._set_up()
+        return None
+
+    def _set_up(self) -> None:
+        """Hold the items against the memory as it is after all certain swaps."""
+        changes = self.assignment.changes(self.batch.rows)
+        self._candidates = self.batch.candidates(changes)
+        self._certain = []
 
     def _confirm(self, found: list[tuple[int, int]]) -> int:
         """Compare presumptions with what they led to, and presume that from now on.
 
         Args:
-            found: rows and slots of the first ``MOST_SWAPS + 1`` swaps among the items
-                that were asked about.
+            found: rows and slots of the first swaps among the items that were asked
+                about, one more than may be presumed.
 
         Returns:
             The number of items of the batch for which everything is final.
@@ -118,12 +148,9 @@ class SequentialScores:
             self.assignment.give(*swaps[sure])
             sure += 1
         self._certain += swaps[:sure]
-        if final < count and len(self._certain) > MOST_SWAPS:
-            self._candidates = self.batch.candidates(
-                self.assignment.changes(self.batch.rows)
-            )
-            self._certain = []
-        self._presumed = swaps[sure:][: MOST_SWAPS - len(self._certain)]
+        if final < count and len(self._certain) > self._most_swaps:
+            self._set_up()
+        self._presumed = swaps[sure:][: self._most_swaps - len(self._certain)]
         return final
 
     def _swaps(self, found: list[tuple[int, int]], agreed: int) -> list[_Swap]:

@@ -53,6 +53,8 @@ class Statistics(abc.ABC):
     ``jitter`` is ``c``, and ``max_rows`` the most rows that the kernel form holds.
     """
 
+    #: The tensor whose last columns are linear in the targets.
+    with_targets_in: str
     #: Representation ``(D, K)`` of the posterior mean of the weights, as of the last
     #: call of :meth:`represent`; an array on the host.
     mean: Any
@@ -212,6 +214,17 @@ class Statistics(abc.ABC):
             vars(twin)[f"_{name}"] = tensor.clone()
         return twin
 
+    def with_targets(self, matrix: Tensor) -> Statistics:
+        """A copy of the same features with targets ``Y T``, ``T`` being ``(K, L)``."""
+        twin = self.clone()
+        width = self.feature_dim
+        twin.target_dim = matrix.shape[1]
+        name = twin.with_targets_in
+        rows = vars(twin)[name]
+        vars(twin)[name] = torch.cat([rows[:, :width], rows[:, width:] @ matrix], 1)
+        twin._changed()
+        return twin
+
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Copy state in."""
         for name, tensor in self.tensors().items():
@@ -229,6 +242,8 @@ class Statistics(abc.ABC):
 
 class PrimalStatistics(Statistics):
     """``A = H^T H + cI`` and ``b = H^T Y``; rows are added and subtracted, not kept."""
+
+    with_targets_in = "_moments"
 
     def _allocate(self, max_rows: int | None) -> None:
         # One matrix [A, b], so that one product updates both. Of A only the upper
@@ -290,6 +305,8 @@ class KernelStatistics(Statistics):
 
     A row that is not in use is zero, which changes no answer.
     """
+
+    with_targets_in = "_rows"
 
     def _allocate(self, max_rows: int | None) -> None:
         assert max_rows is not None

@@ -1,16 +1,13 @@
-"""Parts of a buffer: its default storage and generator, copies of its state."""
+"""Parts of a buffer: its default storage and generator."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import Tensor
 from torchrl.data import LazyTensorStorage, Storage
 
-__all__ = ["copy_state", "make_generator", "make_storage", "restore_device"]
+__all__ = ["make_generator", "make_storage", "restore_device"]
 
 
 def make_storage(
@@ -56,24 +53,11 @@ def make_generator(
     return generator
 
 
-def copy_state(value: Any) -> Any:
-    """Copy the tensors in nested containers; TorchRL's state aliases live storage."""
-    if isinstance(value, Tensor):
-        return value.clone()
-    if isinstance(value, dict):
-        twin = copy.copy(value)  # tensordict keeps shapes in an attribute of the dict
-        for key, entry in value.items():
-            twin[key] = copy_state(entry)
-        return twin
-    if type(value) in (list, tuple):
-        return type(value)(map(copy_state, value))
-    return value
-
-
 def restore_device(storage: Storage) -> None:
-    """Move what TorchRL restored on the saved device to the storage's own."""
+    """Move what TorchRL restored on the saved device, or on none, to the storage's."""
     content, device = storage._storage, storage.device
     if content is None or device == "auto" or content.is_memmap():
         return
-    if any(leaf.device != device for leaf in content.values(True, True)):
+    leaves = content.values(True, True)
+    if content.device != device or any(leaf.device != device for leaf in leaves):
         storage._storage = content.to(device)

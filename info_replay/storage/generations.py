@@ -20,6 +20,7 @@ __all__ = [
     "ensure",
     "generations_of",
     "restore",
+    "set_back",
     "share",
     "stamps",
 ]
@@ -88,14 +89,29 @@ def generations_of(
 
 
 def restore(storage: TensorStorage, saved: Tensor | None, device: torch.device) -> None:
-    """Continue from a copy of :func:`stamps`."""
+    """Continue from a copy of :func:`stamps`; no slot goes back to an earlier number.
+
+    In a storage that was never written, the numbers are those that were saved. In any
+    other, each slot that was written gets a number that no sample of it can have.
+    """
     held = stamps(storage)
     if saved is None:
-        setattr(storage, ATTRIBUTE, None)
+        if held is not None:
+            held += (held >= 0).long()
     elif held is None or held.shape != saved.shape:
         _hold(storage, saved.to(device).clone())
     else:
-        held.copy_(saved)
+        later = held + (held >= 0).long()
+        held.copy_(torch.maximum(saved.to(held.device), later))
+
+
+def set_back(storage: TensorStorage, before: Tensor | None) -> None:
+    """Undo a change that nobody has seen: no sample was drawn meanwhile."""
+    held = stamps(storage)
+    if before is not None and held is not None:
+        held.copy_(before)
+    elif held is not None:
+        setattr(storage, ATTRIBUTE, None)
 
 
 def share(storage: TensorStorage) -> None:

@@ -6,23 +6,33 @@ tensordicts, and it is the same for dense, shared and memory-mapped ones.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tensordict import LazyStackedTensorDict, TensorDictBase, is_tensor_collection
+from tensordict import LazyStackedTensorDict, TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.data import TensorStorage
 
 from info_replay.storage import generations
+from info_replay.storage.entries import (
+    BOOKKEEPING_KEYS,
+    check_like,
+    check_storable,
+    describe,
+    leaves_of,
+    name_of,
+    nest,
+)
+from info_replay.storage.undo import Undo
+from info_replay.validation import told
 
-__all__ = ["BOOKKEEPING_KEYS", "Slots", "check_schema", "keep_last", "last_rows"]
+__all__ = ["Slots"]
 
-#: Entries that TorchRL's buffers add to tensordicts and that are never stored.
-BOOKKEEPING_KEYS = ("index", "index_generation")
-
+_HOST = torch.device("cpu")
 # Types that NumPy has, too.
 _ARRAY_TYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32}
 _ARRAY_TYPES |= {torch.int64, torch.float16, torch.float32, torch.float64}
@@ -46,7 +56,11 @@ class Slots:
             raise ValueError(f"capacity must be at least 1, got {storage.max_size}")
         self.storage = storage
         self.capacity = int(storage.max_size)
-        self._entries: list[Any] = []  # the stored tensors when last looked at
+        self.undo: Undo | None = None  # while several parts of a batch are written
+        # The stored tensors and how often they were changed, when last looked at.
+        self._entries: list[Any] = []
+        self._versions: list[int] = []
+        self._sharing_process: int | None = None
 
     def __len__(self) -> int:
         """Number of slots in use."""
@@ -65,16 +79,32 @@ class Slots:
         return int(self.storage._mutation_revision)
 
     def look(self) -> int:
-        """The revision; counts entries replaced as a whole, which TorchRL does not."""
+        """The revision; counts what TorchRL does not.
+
+        That is entries replaced as a whole, and what was written through views, such as
+        ``buffer[:]["feature"].copy_(...)``: torch counts the versions of a tensor.
+        """
         if self.storage.initialized:
-            self._look_at([*_leaves(self.storage._storage).values()])
+            self._look_at([*leaves_of(self.storage._storage).values()])
         return int(self.storage._mutation_revision)
 
     def _look_at(self, entries: list[Any]) -> None:
-        if [*map(id, entries)] != [*map(id, self._entries)]:
+        versions = _versions(entries)
+        if versions != self._versions or (
+            [*map(id, entries)] != [*map(id, self._entries)]
+        ):
             if self._entries:
                 self.storage._bump_mutation_revision()
-            self._entries = entries
+            self._entries, self._versions = entries, versions
+
+    def note_own_write(self) -> None:
+        """Count a write of this package; nothing else has to be noticed of it."""
+        self.storage._bump_mutation_revision()
+        if not self.storage.initialized:
+            self._entries = []
+        elif not self._entries:
+            self._entries = [*self.leaves.values()]
+        self._versions = _versions(self._entries)
 
     # -- reading ----------------------------------------------------------------------
 
@@ -86,7 +116,7 @@ class Slots:
     def leaves(self) -> dict[NestedKey, Tensor]:
         """The stored tensors by key, each ``(capacity, ...)``."""
         # Not cached: a storage may be restored or have entries replaced.
-        return _leaves(self.storage._storage)
+        return leaves_of(self.storage._storage)
 
     def leaf(self, key: NestedKey) -> Tensor:
         """One of the stored tensors, ``(capacity, ...)``; there must be an item."""
@@ -98,10 +128,14 @@ class Slots:
         """Shape and type of each entry of an item, as text."""
         if not self.storage.initialized:
             return {}
-        return {
-            _name(key): f"{str(leaf.dtype).removeprefix('torch.')}{[*leaf.shape[1:]]}"
-            for key, leaf in self.leaves.items()
-        }
+        return {name_of(key): describe(leaf) for key, leaf in self.leaves.items()}
+
+    def content(self) -> dict[str, Any]:
+        """The entries of all items, a dict of dicts of tensors that are not copied."""
+        if not self.storage.initialized:
+            return {}
+        size = len(self)
+        return nest({key: leaf[:size] for key, leaf in self.leaves.items()})
 
     # -- generations ------------------------------------------------------------------
 
@@ -111,7 +145,7 @@ class Slots:
         return generations.stamps(self.storage) is not None
 
     def generations_of(self, index: int | Tensor) -> Tensor:
-        """How often slots were rewritten; see :func:`generations.generations_of`."""
+        """How often slots were written; see :func:`generations.generations_of`."""
         return generations.generations_of(self.storage, index, len(self))
 
     def save_generations(self) -> Tensor | None:
@@ -119,13 +153,43 @@ class Slots:
         held = generations.stamps(self.storage)
         return None if held is None else held.clone()
 
+    def check_generations(self, saved: Any) -> None:
+        """Raise ``ValueError`` unless it is what :meth:`save_generations` gives."""
+        if saved is not None and not (
+            isinstance(saved, Tensor)
+            and saved.dtype == torch.int64
+            and saved.shape == (self.storage.max_size,)
+            and bool((saved >= -1).all())
+        ):
+            raise ValueError(
+                f"expected generations of {self.storage.max_size} slots, got "
+                f"{told(saved)}"
+            )
+
     def load_generations(self, saved: Tensor | None) -> None:
         """Continue from :meth:`save_generations`."""
         generations.restore(self.storage, saved, self.device)
 
-    def share_generations(self) -> None:
-        """Move the generations to memory that child processes share."""
+    # -- sharing ----------------------------------------------------------------------
+
+    def share_memory_(self) -> None:
+        """Move items and generations, now or when there are any, to shared memory."""
+        self._sharing_process = self._sharing_process or os.getpid()
         generations.share(self.storage)
+        if self.storage.initialized:
+            content = self.storage._storage
+            if not content.is_memmap() and content.device in (None, _HOST):
+                content.share_memory_()
+
+    def check_shared(self) -> None:
+        """Raise if other processes would not see what this one stores."""
+        shares = self._sharing_process not in (None, os.getpid())
+        if shares and not self.storage.initialized:
+            raise RuntimeError(
+                "this memory was shared before it had a first item: what one process "
+                "stores now, others would not see; extend() it once, and empty() it, "
+                "before another process is started"
+            )
 
     # -- checking ---------------------------------------------------------------------
 
@@ -145,36 +209,29 @@ class Slots:
         if isinstance(data, LazyStackedTensorDict):
             data = data.contiguous()
         if self.storage.initialized:
-            self._check(data)
+            leaves = leaves_of(self.storage._storage)
+            self._look_at([*leaves.values()])
+            check_like(leaves, data, locked=self.storage._storage.is_locked)
+        else:
+            self.check_shared()
+            check_storable(data, self.device)
         return data
 
-    def _check(self, data: TensorDictBase) -> None:
-        leaves, values = _leaves(self.storage._storage), _leaves(data)
-        self._look_at([*leaves.values()])
-        for key, leaf in leaves.items():
-            value = values.get(key)
-            if value is None:
-                raise KeyError(
-                    f"missing entry {_name(key)!r}: every item of this memory has "
-                    f"{sorted(map(_name, leaves))}"
-                )
-            if value.shape[1:] != leaf.shape[1:]:
-                raise ValueError(
-                    f"entry {_name(key)!r} must have the shape "
-                    f"{tuple(leaf.shape[1:])} per item, got {tuple(value.shape[1:])}"
-                )
-            if getattr(value, "dtype", None) != leaf.dtype:
-                raise TypeError(
-                    f"entry {_name(key)!r} must be of type {leaf.dtype}, got "
-                    f"{getattr(value, 'dtype', type(value).__name__)}"
-                )
-        # TorchRL drops what a locked (shared or memory-mapped) storage does not know.
-        if not self.storage._storage.is_locked:
-            for key in values.keys() - leaves.keys():
-                raise KeyError(
-                    f"unknown entry {_name(key)!r}: every item of this memory has "
-                    f"{sorted(map(_name, leaves))}"
-                )
+    def places(self, index: Any) -> NDArray[np.int64]:
+        """Slots in use, as what indexes a tensor: ``(n,)``, also of a single number.
+
+        Raises:
+            IndexError: if a slot is not in use.
+        """
+        every = np.arange(len(self))
+        if isinstance(index, Tensor):
+            index = index.cpu().numpy()
+        try:
+            return np.atleast_1d(every[index])
+        except IndexError as error:
+            raise IndexError(
+                f"items are in slots 0 to {len(self) - 1}, got {told(index)}: {error}"
+            ) from error
 
     # -- writing ----------------------------------------------------------------------
 
@@ -183,8 +240,9 @@ class Slots:
     ) -> None:
         """Write rows ``(m,)`` of an admitted batch to different slots ``(m,)``."""
         storage = self.storage
-        if not storage.initialized:
-            storage._init(data[0].exclude(*BOOKKEEPING_KEYS))
+        self._initialize(data)
+        if self.undo is not None:
+            self.undo.remember(slots)
         before, last = len(self), int(slots[-1])
         index = torch.from_numpy(slots).to(self.device)
         where: slice | NDArray[np.int64] = slots
@@ -192,13 +250,19 @@ class Slots:
             where = slice(int(slots[0]), last + 1)
         some = None if len(rows) == len(data) else rows
         picks: dict[torch.device, Tensor] = {}
-        leaves = _leaves(storage._storage)
-        self._entries = self._entries or [*leaves.values()]
+        leaves = leaves_of(storage._storage)
         for key, leaf in leaves.items():
             _write_rows(leaf, where, data.get(key), some, picks)
         storage._len = max(before, int(slots.max()) + 1)
         storage._set_last_cursor(last)
         self._wrote(index, before)
+
+    def _initialize(self, data: TensorDictBase) -> None:
+        """Make room for items like these, unless there is."""
+        if not self.storage.initialized:
+            self.storage._init(data[0].exclude(*BOOKKEEPING_KEYS))
+            if self._sharing_process is not None:
+                self.share_memory_()
 
     def _wrote(self, index: Tensor, before: int) -> None:
         """Count generations and tell all buffers on the storage of new items."""
@@ -206,14 +270,34 @@ class Slots:
         if held is None or held.shape[0] < self.storage.max_size:
             held = generations.ensure(self.storage, index.device, before)
         held.index_add_(0, index, torch.ones_like(index))
-        self.storage._bump_mutation_revision()
+        self.note_own_write()
+        if self.undo is None:
+            self.tell(index)
+        else:
+            self.undo.tell_later(index)
+
+    def tell(self, index: Tensor) -> None:
+        """Tell all buffers on the storage of new items."""
         for entity in self.storage._attached_entities_iter():
             entity.mark_update(index)
+
+    def put(self, items: TensorDictBase | None) -> None:
+        """Hold exactly these items; ``None`` if there never was one."""
+        size = 0 if items is None else len(items)
+        if items is not None:
+            self._initialize(items if size else items.apply(_one_row, batch_size=[1]))
+            for key, leaf in self.leaves.items():
+                leaf[:size] = items.get(key).to(leaf.device)
+        self.storage._len = size
+        self.note_own_write()
+        self.tell(torch.arange(size, device=self.device))
 
     def move(self, sources: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         """Copy items ``(m,)`` to slots ``(m,)``, all different and no sources."""
         if not len(sources):
             return
+        if self.undo is not None:
+            self.undo.remember(slots)
         before = len(self)
         old = torch.from_numpy(sources).to(self.device)
         new = torch.from_numpy(slots).to(self.device)
@@ -230,7 +314,7 @@ class Slots:
         held = generations.ensure(self.storage, self.device, before)
         held[size:before] += 1
         self.storage._len = size
-        self.storage._bump_mutation_revision()
+        self.note_own_write()
 
     def empty(self) -> None:
         """Make all samples stale: the storage is about to be emptied."""
@@ -249,11 +333,23 @@ class Slots:
         if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
             value = value.clone()
         _write_rows(leaf, slots, value, None, {})
-        self.storage._bump_mutation_revision()
+        self.note_own_write()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the entries: a copy has a storage of its own."""
-        return {**self.__dict__, "_entries": []}
+        return {**self.__dict__, "_entries": [], "_versions": []}
+
+
+def _one_row(entries: Tensor) -> Tensor:
+    return entries.new_zeros(1, *entries.shape[1:])
+
+
+def _versions(entries: list[Any]) -> list[int]:
+    """How often each tensor was changed, by anybody in this process."""
+    try:
+        return [entry._version for entry in entries]
+    except RuntimeError:  # tensors made in inference mode are not counted
+        return []
 
 
 def _write_rows(
@@ -289,66 +385,3 @@ def _write_rows(
             pick = picks[value.device] = torch.from_numpy(rows).to(value.device)
         value = value[pick]
     leaf[where] = value.to(leaf.device) if isinstance(value, Tensor) else value
-
-
-def _leaves(data: TensorDictBase) -> dict[NestedKey, Tensor]:
-    """The tensors of a tensordict by key, without TorchRL's bookkeeping."""
-    if not is_tensor_collection(data):
-        raise TypeError(
-            "selection writers store tensordicts; this storage holds a "
-            f"{type(data).__name__}"
-        )
-    entries = dict(data.items())
-    for entry in entries.values():
-        if not isinstance(entry, Tensor):
-            entries = dict(data.items(include_nested=True, leaves_only=True))
-            break
-    for key in BOOKKEEPING_KEYS:
-        entries.pop(key, None)
-    return entries
-
-
-def check_schema(found: dict[str, str], expected: dict[str, str]) -> None:
-    """Raise if a saved schema differs from the expected one and both are known."""
-    if not found or not expected:
-        return
-    for key in sorted(found.keys() | expected.keys()):
-        if found.get(key) != expected.get(key):
-            raise ValueError(
-                f"cannot restore a memory whose items have {key!r} as "
-                f"{found.get(key, 'nothing')} into one whose items have it as "
-                f"{expected.get(key, 'nothing')}"
-            )
-
-
-def keep_last(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Let the last item that was given a slot have it; earlier ones get -1.
-
-    Args:
-        places: the slot of each item in order of arrival, -1 for none.
-
-    Returns:
-        The slots that hold after the whole batch.
-
-    Example:
-        >>> keep_last(np.array([2, 0, -1, 2]))
-        array([-1,  0, -1,  2])
-    """
-    rows = last_rows(places)
-    result = np.full_like(places, -1)
-    result[rows] = places[rows]
-    return result
-
-
-def last_rows(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows that hold a slot after the whole batch; see :func:`keep_last`."""
-    # The last assignment to a slot stands. The last place is for items without one.
-    rows = np.arange(len(places))
-    owner = np.empty(int(places.max()) + 2, dtype=np.int64)
-    owner[places] = rows
-    owner[-1] = -1
-    return (owner[places] == rows).nonzero()[0]
-
-
-def _name(key: NestedKey) -> str:
-    return key if isinstance(key, str) else ".".join(key)

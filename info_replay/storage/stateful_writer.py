@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,11 @@ from torch import Tensor
 from torchrl.data import Storage, Writer
 
 from info_replay.shared_state import DeclaredState, SharedArray
-from info_replay.storage.slots import Slots, check_schema
+from info_replay.storage.entries import check_schema
+from info_replay.storage.slots import Slots
+from info_replay.storage.snapshot import load_snapshot, save_snapshot
+from info_replay.storage.undo import Undo
+from info_replay.validation import told
 
 __all__ = [
     "DRAWS",
@@ -181,25 +187,37 @@ class StatefulWriter(DeclaredState, Writer):
 
     def check_state(self, state_dict: dict[str, Any]) -> None:
         """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
-        try:
-            saved, counts = state_dict["settings"], state_dict["counts"]
-            state, _ = state_dict["state"], state_dict["in_step"]
-        except (KeyError, TypeError):
+        parts = {"settings", "counts", "in_step", "generations", "state"}
+        if not isinstance(state_dict, dict) or state_dict.keys() != parts:
             raise ValueError(
-                f"this is not the state of a {type(self).__name__}: it has no settings"
-            ) from None
+                f"this is not the state of a {type(self).__name__}: expected "
+                f"{sorted(parts)}, got {told(state_dict)}"
+            )
+        saved, counts = state_dict["settings"], state_dict["counts"]
+        if not isinstance(saved, dict):
+            raise ValueError(f"expected settings by name, got {told(saved)}")
         for name, expected in self._all_settings().items():
             found = saved.get(name)
             if name == "item":
-                check_schema(found or {}, expected)
-            elif found != expected:
+                if not isinstance(found, dict):
+                    raise ValueError(f"expected a schema of items, got {told(found)}")
+                check_schema(found, expected)
+            elif isinstance(found, Tensor) or found != expected:
                 raise ValueError(
-                    f"cannot restore a memory with {name}={found!r} into one with "
+                    f"cannot restore a memory with {name}={told(found)} into one with "
                     f"{name}={expected!r}"
                 )
-        if counts.keys() != {*_COUNTS} - {"revision"}:
-            raise ValueError(f"a writer counts {_COUNTS}, got {sorted(counts)}")
-        self.check_saved(state)
+        if not isinstance(counts, dict) or counts.keys() != {*_COUNTS[:-1]}:
+            raise ValueError(f"a writer counts {_COUNTS[:-1]}, got {told(counts)}")
+        for name, count in counts.items():
+            if type(count) is not int or not 0 <= count < 2**63:
+                raise ValueError(f"{name} must be a number from 0 on, got {count!r}")
+        if type(state_dict["in_step"]) is not bool:
+            raise ValueError(
+                f"in_step must be true or false, got {told(state_dict['in_step'])}"
+            )
+        self.slots.check_generations(state_dict["generations"])
+        self.check_saved(state_dict["state"])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`; the storage must be restored already.
@@ -216,22 +234,28 @@ class StatefulWriter(DeclaredState, Writer):
         self.counts.array[:] = [*(counts[name] for name in _COUNTS[:-1]), revision]
 
     def dumps(self, path: str | Path) -> None:
-        """Write :meth:`state_dict` to a folder, which is made if needed."""
-        folder = Path(path).absolute()
-        folder.mkdir(exist_ok=True)
-        torch.save(self.state_dict(), folder / "writer.pt")
+        """Save :meth:`state_dict` to a folder; see :func:`save_snapshot`."""
+        save_snapshot(path, self.state_dict())
 
     def loads(self, path: str | Path) -> None:
         """Continue from the folder that :meth:`dumps` wrote."""
-        self.load_state_dict(self.read_state(path))
+        self.load_state_dict(load_snapshot(path))
 
-    @staticmethod
-    def read_state(path: str | Path) -> dict[str, Any]:
-        """The state that :meth:`dumps` wrote, on the host; runs no code from it."""
-        file = Path(path).absolute() / "writer.pt"
-        if not file.exists():
-            raise FileNotFoundError(f"no saved selection writer: {file} is missing")
-        return torch.load(file, map_location="cpu", weights_only=True)
+    @contextlib.contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Take back everything that was written in the block if it raises."""
+        counts, state = self.counts.array.copy(), self.save_state()
+        in_step = counts[REVISION] == self.slots.look()
+        undo = Undo(self.slots)
+        try:
+            yield
+        except BaseException:
+            undo.take_back()
+            self.restore_state(state)
+            self.counts.array[:] = counts
+            self.counts.array[REVISION] = self.slots.revision if in_step else -1
+            raise
+        undo.finish()
 
     def share_memory_(self) -> StatefulWriter:
         """Move counts and declared state to shared memory; returns the writer."""
@@ -239,7 +263,7 @@ class StatefulWriter(DeclaredState, Writer):
         self.counts.share_memory_()
         self.share_state()
         if "slots" in self.__dict__:
-            self.slots.share_generations()
+            self.slots.share_memory_()
         return self
 
     def __getstate__(self) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
+from info_replay.decision import last_rows
 from info_replay.model.linear_algebra import known_within, on_host, plain
 from info_replay.storage import generations
-from info_replay.storage.slots import Slots, last_rows
+from info_replay.storage.slots import Slots
 from info_replay.transfer import extremes, to_host
 from info_replay.validation import check_range
 
@@ -26,30 +27,28 @@ def read_write_back(
     slots: Slots,
     *,
     largest: float,
-    may_shrink: bool = False,
 ) -> tuple[NDArray[np.int64], Tensor]:
     """Slots ``(m,)`` of a sample, all different, and their new features ``(m, d)``.
 
-    A slot that holds another item by now is left out; of a slot that was sampled
-    several times the last row counts. Features above ``largest`` are refused, and so
-    are slots that are not in use, unless the memory ``may_shrink``.
+    A slot that holds another item by now, or none, is left out; of a slot that was
+    sampled several times the last row counts. Features above ``largest`` are refused,
+    and so are slots that were not in use when the sample was drawn.
     """
     if not data.batch_dims:
         data = data.unsqueeze(0)
     size = len(slots)
-    if not size:
+    sampled = data._get_str("index_generation", None)
+    if not size and (sampled is None or not slots.has_generations):
         raise IndexError("the memory is empty: there is nothing to write back to")
     index, features = _read(data, feature_key, slots)
     device = features.device
     asked: list[Any] = [index]
-    sampled = data._get_str("index_generation", None)
     held = getattr(slots.storage, generations.ATTRIBUTE, None)
     if sampled is not None and held is not None:
         asked += [_first_column(sampled, device), _take(held, index)]
     known = known_within(features, largest)
     found = to_host(*asked, *(() if known else extremes(features)))
-    most = slots.capacity if may_shrink else 0
-    live = _live_slots(*found[: len(asked)], size=size, given_up_below=most)
+    live = _live_slots(*found[: len(asked)], size=size, capacity=slots.capacity)
     if not known:
         check_range(features, feature_key, *map(float, found[-2:]), largest=largest)
     rows = last_rows(live)
@@ -70,7 +69,7 @@ def _read(
             "missing entry 'index': features are written back to the slots that "
             "sample() took them from"
         )
-    if index.is_floating_point() or index.dtype == torch.bool:
+    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
         raise TypeError(
             f"entry 'index' must hold slots as whole numbers, got {index.dtype}"
         )
@@ -111,19 +110,19 @@ def _live_slots(
     current: NDArray[Any] | None = None,
     *,
     size: int,
-    given_up_below: int,
+    capacity: int,
 ) -> NDArray[np.int64]:
     """The slot of each row ``(n,)``, -1 where its generation has changed.
 
-    Only slots in use are allowed and, below ``given_up_below``, those that have been
-    given up since the sample was drawn.
+    Only slots in use are allowed, and those that were given up since the sample was
+    drawn.
     """
     slots = index.astype(np.int64, copy=False)
     if slots.min() < 0 or slots.max() >= size:
         wrong = np.flatnonzero((slots < 0) | (slots >= size))
         if sampled is not None and current is not None:
             # A slot that was given up since then has a later generation.
-            inside = (slots >= 0) & (slots < given_up_below)
+            inside = (slots >= 0) & (slots < capacity)
             wrong = wrong[~(inside & (sampled < current))[wrong]]
         if wrong.size:
             raise IndexError(

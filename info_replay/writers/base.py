@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.decision import Decision, Places
+from info_replay.decision import Decision, Places, check_decision, last_rows
 from info_replay.random_stream import RandomStream
 from info_replay.shared_state import PerSlot
 from info_replay.storage.stateful_writer import (
@@ -34,7 +35,6 @@ from info_replay.storage.write_back import read_write_back
 __all__ = ["Decision", "Places", "SelectionWriter"]
 
 _NOWHERE = nullcontext()
-_INT64 = np.dtype(np.int64)
 
 
 class SelectionWriter(StatefulWriter):
@@ -192,10 +192,11 @@ class SelectionWriter(StatefulWriter):
                 return self._offer_part(batch).slots.copy()
             self.check(batch)
             slots = np.full(len(batch), -1)
-            for part in parts:
-                decision = self._offer_part(batch[part])
-                slots = decision.follow(slots)
-                slots[part] = decision.slots
+            with self.all_or_nothing():
+                for part in parts:
+                    decision = self._offer_part(batch[part])
+                    slots = decision.follow(slots)
+                    slots[part] = decision.slots
             return slots
 
     def _offer_part(self, batch: TensorDictBase) -> Decision:
@@ -224,86 +225,16 @@ class SelectionWriter(StatefulWriter):
             The rows of the items that are kept.
 
         Raises:
-            TypeError: if it is not a decision, or slots are not an array of int64.
-            ValueError: if there are too few or too many slots, or they are out of
-                range, given twice, or would leave a gap.
+            TypeError, ValueError: see :func:`~info_replay.decision.check_decision`.
         """
-        if not isinstance(decision, Decision) or not callable(decision.commit):
-            raise TypeError(
-                f"{self._who} must return a Decision with a commit() to call, got "
-                f"{decision!r}"
-            )
-        slots, size, capacity = decision.slots, len(self.slots), self.slots.capacity
-        if not isinstance(slots, np.ndarray) or slots.dtype != _INT64:
-            found = f"{type(slots).__name__} {getattr(slots, 'dtype', '')}".strip()
-            raise TypeError(
-                f"{self._who} must give a NumPy array of int64, got a {found}"
-            )
-        if slots.shape != (count,):
-            raise ValueError(
-                f"{self._who} must give one slot per item, shape ({count},), got "
-                f"{slots.shape}"
-            )
-        rows: Places = (slots >= 0).nonzero()[0]
-        none = np.count_nonzero(slots == -1)
-        if none == count and decision.moves is None and decision.size is None:
-            return rows
-        used = slots[rows]
-        if decision.moves is not None:
-            sources, destinations = decision.moves
-            if {getattr(part, "dtype", None) for part in decision.moves} != {_INT64}:
-                raise TypeError(
-                    f"{self._who} must move arrays of int64, got {decision}"
-                )
-            if len(sources) != len(destinations) or (
-                len(sources) and not 0 <= sources.min() <= sources.max() < size
-            ):
-                raise ValueError(
-                    f"{self._who} must move items of the {size} slots in use, each to "
-                    f"one slot, got moves from {sources.tolist()} to "
-                    f"{destinations.tolist()}"
-                )
-            used = np.concatenate([used, destinations])
-        used.sort()
-        most = capacity if decision.size is None else decision.size
-        if type(most) is not int or not 0 <= most <= capacity:
-            raise ValueError(
-                f"{self._who} must give a size from 0 to {capacity}, got {most!r}"
-            )
-        given = decision.moves is not None or decision.size is not None
-        if given and not self.compacts and self.policy is self:
-            raise ValueError(
-                f"{self._who} may move items only if {type(self).__name__}.compacts"
-            )
-        if rows.size + none != count or (
-            used.size and not 0 <= used[0] <= used[-1] < most
-        ):
-            wrong = [
-                *slots[(slots < -1) | (slots >= most)],
-                *used[used < 0],
-                *used[-1:],
-            ]
-            raise ValueError(
-                f"{self._who} must give slots from 0 to {most - 1}, or -1, got "
-                f"{wrong[0]}"
-            )
-        twice = used[1:] == used[:-1]
-        if np.count_nonzero(twice):
-            raise ValueError(
-                f"{self._who} gave slot {used[1:][twice][0]} to several items; "
-                "keep_last() lets the last one have it"
-            )
-        new = used[used.searchsorted(size) :]
-        if new.size and new[-1] != size + new.size - 1:
-            raise ValueError(
-                f"{self._who} must use free slots from slot {size} on without a gap, "
-                f"got {new.tolist()}"
-            )
-        return rows
-
-    @property
-    def _who(self) -> str:
-        return f"{type(self).__name__}.decide()"
+        return check_decision(
+            decision,
+            count,
+            size=len(self.slots),
+            capacity=self.slots.capacity,
+            policy=type(self).__name__,
+            may_move=self.compacts or self.policy is not self,
+        )
 
     def _move_state(self, decision: Decision, before: int) -> None:
         """Let per-slot numbers follow their items."""
@@ -350,6 +281,34 @@ class SelectionWriter(StatefulWriter):
             self.resync()
         self.mark_in_step()
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def replace(self, index: Any, items: TensorDictBase) -> None:
+        """Put other items into slots in use; the policy is not asked.
+
+        Args:
+            index: of the slots: a number, a slice, or what indexes a tensor; of a slot
+                that is given twice the last item counts.
+            items: one for each slot, or one for all.
+
+        Raises:
+            IndexError: if a slot is not in use.
+            TypeError, KeyError, ValueError: if an item is not what the memory stores;
+                nothing is changed.
+        """
+        places = self.slots.places(index)
+        batch = items if items.batch_dims else items.expand(len(places))
+        if len(batch) != len(places):
+            raise ValueError(
+                f"{len(places)} slots need as many items, got {len(batch)}"
+            )
+        if places.size:
+            batch = self.slots.admit(batch)
+            with self.computing():
+                self.check(batch)
+            rows = last_rows(places)
+            self.slots.write(places[rows], rows, batch)
+
     # -- write-backs ------------------------------------------------------------------
 
     @property
@@ -378,7 +337,7 @@ class SelectionWriter(StatefulWriter):
         if data.batch_dims and not len(data):
             return
         places, features = read_write_back(
-            data, key, slots, largest=self.largest_feature, may_shrink=self.compacts
+            data, key, slots, largest=self.largest_feature
         )
         if places.size:
             followed = self.refresh(places, features)

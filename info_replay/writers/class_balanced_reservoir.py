@@ -57,10 +57,12 @@ class ClassBalancedReservoirWriter(SelectionWriter):
         self.num_classes = num_classes
         self.target_key = target_key
         # Items of each class in the stream, and whether it has been the largest.
-        self._classes = self.array("classes", (2, num_classes), np.int64)
+        self._classes = self.array("classes", (2, num_classes), np.int64, low=0)
         # Class of each slot, and place of the slot in the list of its class.
-        self._labels = self.per_slot("labels", np.int64, empty=-1)
-        self._places = self.per_slot("places", np.int64, empty=-1)
+        self._labels = self.per_slot(
+            "labels", np.int64, empty=-1, low=-1, high=num_classes - 1
+        )
+        self._places = self.per_slot("places", np.int64, empty=-1, low=-1)
         # The slots of each class, and the storage's revision that they belong to.
         self._lists: tuple[int, list[list[int]]] | None = None
 

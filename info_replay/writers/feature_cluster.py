@@ -10,6 +10,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.decision import Decision
+from info_replay.model.linear_algebra import plain
 from info_replay.registry import register_policy
 from info_replay.transfer import extremes, to_host
 from info_replay.validation import check_range, read_features
@@ -80,7 +81,7 @@ class FeatureClusterWriter(SelectionWriter):
 
     def _read(self, batch: TensorDictBase) -> Tensor:
         features = read_features(batch, self.feature_key)
-        return features.detach().to(self.slots.device)
+        return plain(features, self.slots.device)
 
     def _check_range(self, features: Tensor, low: Array, high: Array) -> None:
         limits, largest = (float(low), float(high)), self.largest_feature

@@ -15,7 +15,7 @@ from torch import Tensor
 from info_replay.decision import Decision
 from info_replay.random_stream import generator_of
 from info_replay.registry import register_policy
-from info_replay.storage.slots import BOOKKEEPING_KEYS
+from info_replay.storage.entries import BOOKKEEPING_KEYS
 from info_replay.transfer import to_host
 from info_replay.validation import check_count
 from info_replay.writers.base import SelectionWriter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import torch
@@ -118,6 +119,15 @@ class HybridWriter(SelectionWriter):
     def ring_size(self) -> int:
         """Number of slots of the ring; those of the policy come after it."""
         return self.slots.capacity - self.selection.slots.capacity
+
+    def check_saved(self, state: Any) -> None:
+        """Raise ``ValueError`` if saved state does not fit; changes nothing."""
+        super().check_saved(state)
+        if int(state["position"]) >= self.ring_size:
+            raise ValueError(
+                f"expected a position in a ring of {self.ring_size} slots, got "
+                f"{int(state['position'])}"
+            )
 
     # -- deciding ---------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.decision import Decision
-from info_replay.model.candidates import CandidateBatch
+from info_replay.model.candidates import CandidateBatch, rounding_shows
 from info_replay.model.criteria import Criterion, Values, learnability
 from info_replay.model.moments import RunningMoments
 from info_replay.model.scored_batch import ScoredBatch
@@ -34,7 +34,7 @@ class InfoGreedyWriter(InfoReservoirWriter):
 
     Where the pseudocode leaves room: an item is stored once; what a batch adds to the
     moments is the score with which each item was tested last; items that fill the
-    memory count as a batch of their own.
+    memory count as a batch of their own. Targets are standardized as before the batch.
 
     It shares model, moments and filling with :class:`InfoReservoirWriter`.
 
@@ -43,8 +43,9 @@ class InfoGreedyWriter(InfoReservoirWriter):
         gamma_learnability: ``gamma_l`` of the learnability threshold.
         reservoir: if true, an item that passes both thresholds is only stored if
             reservoir sampling accepts it, too (InfoGS-RS, Appendix "Ablation studies").
-        criterion, noise, jitter, num_classes, feature_key, target_key, decay, dtype: as
-            in :class:`InfoReservoirWriter`.
+        criterion, noise, jitter, num_classes, feature_key, target_key: as in
+            :class:`InfoReservoirWriter`.
+        decay, scale_targets, dtype: as in :class:`InfoReservoirWriter`.
 
     Example:
         >>> import torch
@@ -77,6 +78,7 @@ class InfoGreedyWriter(InfoReservoirWriter):
         feature_key: NestedKey = "feature",
         target_key: NestedKey = "target",
         decay: float | None = None,
+        scale_targets: bool = True,
         dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__(
@@ -88,12 +90,14 @@ class InfoGreedyWriter(InfoReservoirWriter):
             feature_key=feature_key,
             target_key=target_key,
             decay=decay,
+            scale_targets=scale_targets,
             dtype=dtype,
         )
         check_finite("gamma_learnability", gamma_learnability)
         self.gamma_learnability = gamma_learnability
         self.reservoir = reservoir
         self.block_size = None  # a batch is decided as a whole
+        self._warned = True  # that few items enter is what greedy selection does
         self.learnability_moments = self.declare(
             "learnability_moments", RunningMoments(decay)
         )
@@ -125,7 +129,7 @@ class InfoGreedyWriter(InfoReservoirWriter):
             items.check_scores(scores, learnabilities, choice)
             tested[0, waiting] = scores[waiting]
             tested[1, waiting] = learnabilities[waiting]
-            eligible, row, slot, gained, lost = choice
+            eligible, row, slot, gained, lost, spread = choice
             # Line 14: information thresholding.
             if not eligible or gained < lost + improvement:
                 break
@@ -135,12 +139,13 @@ class InfoGreedyWriter(InfoReservoirWriter):
             if not self.reservoir or draws[row] * reservoir_count < capacity:
                 # Lines 15 and 16: the memory, A and b.
                 assignment.give(row, slot, contest.memory[slot : slot + 1])
-                contest.swap(row, slot, assignment)
+                contest.swap(row, slot, assignment, spread)
 
         def commit() -> None:
             # Lines 18 and 22: the running moments.
             self.moments.update(tested[0])
             self.learnability_moments.update(tested[1])
+            self._add_to_standardization(items)
             self.reservoir_count = reservoir_count
             if assignment.owner:
                 rows = torch.as_tensor(items.rows)
@@ -183,11 +188,32 @@ class _Contest:
         self.memory = torch.as_tensor(stored)
         self.rows = torch.cat([torch.as_tensor(items.rows), self.memory])
         self.batch = CandidateBatch(items.posterior.statistics, self.rows)
+        # The largest leverage that each could have, in a memory of its own.
+        features = self.rows[:, : items.posterior.statistics.feature_dim]
+        jitter = items.posterior.statistics.jitter
+        self.alone = torch.linalg.vecdot(features, features) / jitter
+        self.spread = self.alone.max()
+        self.standards = self._standards_before()
+
+    def _standards_before(self) -> Tensor | None:
+        """The matrix that standardizes targets, by what came before the batch."""
+        statistics = self.writer.memory.standardization
+        if statistics is None:
+            return None
+        eps = torch.finfo(self.items.targets.dtype).eps
+        matrix = statistics.now(self.items.num_outputs, eps).matrix()
+        return torch.from_numpy(matrix).to(self.rows)
+
+    def _errors(self, residuals: Tensor) -> Tensor:
+        """Squared errors ``(n,)`` of residuals ``(n, K)``."""
+        if self.standards is not None:
+            residuals = residuals @ self.standards
+        return residuals.square().sum(1)
 
     def _criterion(
         self, criterion: Criterion, leverage: Tensor, error: Tensor
     ) -> Tensor:
-        noise, outputs = self.writer.noise, self.items.posterior.target_dim
+        noise, outputs = self.writer.noise, self.items.num_outputs
         return criterion(leverage, error, noise=noise, num_outputs=outputs)
 
     def best_swap(
@@ -195,12 +221,12 @@ class _Contest:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The best of the waiting, learnable items and the worst slot of the memory.
 
-        Returns criteria ``(n,)`` and learnabilities ``(n,)`` of the batch and ``(5,)``
-        numbers: whether an item is eligible, the best one, the worst slot, and the
-        criteria of these two.
+        Returns criteria ``(n,)`` and learnabilities ``(n,)`` of the batch and ``(6,)``
+        numbers: whether an item is eligible, the best one, the worst slot, the criteria
+        of these two, and the largest leverage that an item could have.
         """
         batch, count = self.batch, self.count
-        leverage, error = batch.leverage[:count], batch.squared_error[:count]
+        leverage, error = batch.leverage[:count], self._errors(batch.residual[:count])
         scores = self._criterion(self.writer.criterion, leverage, error)
         learnabilities = self._criterion(_Learnability(), leverage, error)
         eligible = learnabilities >= least_learnability
@@ -213,26 +239,31 @@ class _Contest:
             batch.targets.index_select(0, row[None]),
         )
         with_it, residuals = leverages[count:], residuals[count:]
-        rest = 1 - with_it
+        # Where rounding shows, an item is far from all others.
+        rest = torch.maximum(1 - with_it, 1 / (1 + self.alone[count:]))
         memory = self._criterion(
             self.writer.criterion,
             with_it / rest,
-            residuals.square().sum(1) / rest.square(),
+            self._errors(residuals) / rest.square(),
         )
         lost, slot = memory.min(0)
         some = eligible.any()
-        choice = (some, row, slot, torch.where(some, gained, 0), lost)
+        choice = (some, row, slot, torch.where(some, gained, 0), lost, self.spread)
         return scores, learnabilities, torch.stack([each.double() for each in choice])
 
-    def swap(self, row: int, slot: int, assignment: Assignment) -> None:
+    def swap(self, row: int, slot: int, assignment: Assignment, spread: float) -> None:
         """Store an item of the batch in a slot of the memory, as it was assigned."""
         place = self.count + slot
         pair = [row, place]
         batch = self.batch
-        batch.change(batch.representation[pair], batch.targets[pair], (1, -1))
-        batch.copy_row(row, place)
+        one, dtype = np.ones(1), self.writer.dtype
+        fragile = rounding_shows(spread * one, one, dtype)
+        if not fragile:
+            batch.change(batch.representation[pair], batch.targets[pair], (1, -1))
+            batch.copy_row(row, place)
+        self.alone[place] = self.alone[row]
         self.rows[place] = self.rows[row]
-        if batch.needs_refresh:
+        if fragile or batch.needs_refresh:
             statistics = self.items.posterior.statistics.clone()
             old, new, slots = assignment.changes(self.rows[: self.count])
             places = torch.from_numpy(slots).to(statistics.device)

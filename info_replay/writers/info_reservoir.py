@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -21,11 +22,12 @@ from info_replay.model.moments import RunningMoments
 from info_replay.model.posterior import BayesianLinearPosterior
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import SequentialScores
+from info_replay.model.standardization import RunningStandardization
 from info_replay.registry import register_policy
 from info_replay.validation import (
     check_count,
     check_finite,
-    check_positive,
+    check_model,
     read_features,
     read_labels,
     read_regression_targets,
@@ -40,6 +42,9 @@ _BLOCK = 512
 # Items that are stored together while the memory fills: their mutual products are
 # factorized, which must not grow with the batch.
 _FILL_BLOCK = 256
+# A memory that less than this share of so many items enter says so.
+_FEW = 0.002
+_MANY_ITEMS = 1000
 # Non-finite values are detected only after the transfer; silence NumPy until then.
 _QUIET = np.errstate(all="ignore")
 
@@ -65,10 +70,14 @@ class InfoReservoirWriter(SelectionWriter):
         feature_key: entry that holds the features, shape ``(n, d0)``.
         target_key: entry that holds the targets.
         decay: of the running moments; see :class:`RunningMoments`.
+        scale_targets: whether regression targets are standardized, inside the model, by
+            mean and deviation of all that were offered, so that their units make no
+            difference; what is stored stays as it is.
         dtype: floating type of the statistics.
 
     Attributes:
         moments: running moments of the criterion over all offered items.
+        standardization: statistics of regression targets, ``None`` without.
         block_size: items that are decided together at most, ``None`` for all.
 
     Example:
@@ -105,6 +114,7 @@ class InfoReservoirWriter(SelectionWriter):
         feature_key: NestedKey = "feature",
         target_key: NestedKey = "target",
         decay: float | None = None,
+        scale_targets: bool = True,
         dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__()
@@ -114,12 +124,13 @@ class InfoReservoirWriter(SelectionWriter):
                 f"criterion must be a Criterion such as MIC(), got {criterion!r}"
             )
         check_finite("gamma", gamma)
-        check_positive("noise", noise)
-        check_positive("jitter", jitter)
-        if num_classes is not None:
-            check_count("num_classes", num_classes)
         if dtype not in (torch.float32, torch.float64):
             raise TypeError(f"dtype must be torch.float32 or float64, got {dtype}")
+        check_model(noise, jitter, dtype)
+        if num_classes is not None:
+            check_count("num_classes", num_classes)
+        if not isinstance(scale_targets, bool):
+            raise TypeError(f"scale_targets must be a bool, got {scale_targets!r}")
         self.criterion = criterion
         self.gamma = gamma
         self.noise = noise
@@ -128,8 +139,14 @@ class InfoReservoirWriter(SelectionWriter):
         self.feature_key: NestedKey = feature_key
         self.target_key = target_key
         self.decay = decay
+        self.scale_targets = scale_targets
         self.dtype = dtype
         self.moments = self.declare("moments", RunningMoments(decay))
+        self.standardization: RunningStandardization | None = None
+        if scale_targets and num_classes is None:
+            self.standardization = self.declare(
+                "standardization", RunningStandardization()
+            )
         self.memory = self.declare(
             "memory",
             MemoryPosterior(
@@ -139,8 +156,10 @@ class InfoReservoirWriter(SelectionWriter):
                 noise=noise,
                 jitter=jitter,
                 dtype=dtype,
+                standardization=self.standardization,
             ),
         )
+        self._warned = False
         self.largest_feature = self.memory.largest_feature
 
     # -- Algorithm 1 ------------------------------------------------------------------
@@ -188,6 +207,7 @@ class InfoReservoirWriter(SelectionWriter):
 
         def commit() -> None:
             self.moments.state, self.reservoir_count = state
+            self._add_to_standardization(items)
             if assignment.owner:
                 self.memory.follow(*assignment.changes(items.rows))
 
@@ -200,6 +220,7 @@ class InfoReservoirWriter(SelectionWriter):
 
         def commit() -> None:
             self._add_to_moments(scores)
+            self._add_to_standardization(items)
             self.reservoir_count += items.count
             self.memory.keep(items.posterior)
             self.memory.follow(None, items.rows, slots)
@@ -214,12 +235,40 @@ class InfoReservoirWriter(SelectionWriter):
 
     def _score_in_sequence(self, items: ScoredBatch) -> list[NDArray[np.float64]]:
         """What the moments are of, for items of which each is stored."""
-        points = items.fetch(*items.candidates().in_sequence())
+        leverages, residuals = items.candidates().in_sequence()
+        points: Any = items.fetch(leverages, items.errors(residuals))
         return [items.score(criterion, *points) for _, criterion in self._all_moments()]
+
+    def _add_to_standardization(self, items: ScoredBatch) -> None:
+        if self.standardization is not None and (
+            items.standardization_state is not None
+        ):
+            self.standardization.state = items.standardization_state
 
     def _add_to_moments(self, scores: list[NDArray[np.float64]]) -> None:
         for (moments, _), values in zip(self._all_moments(), scores, strict=True):
             moments.update(values)
+
+    def carried_out(self, decision: Decision, count: int) -> None:
+        """Note a decision; says so, once, if hardly anything passes."""
+        super().carried_out(decision, count)
+        capacity = self.slots.capacity
+        offered = self._write_count - capacity
+        passed = self.reservoir_count - capacity
+        if (
+            passed < _FEW * offered
+            and offered >= max(_MANY_ITEMS, 10 * capacity)
+            and not self._warned
+        ):
+            self._warned = True
+            warnings.warn(
+                f"only {passed} of the last {offered} items were informative enough to "
+                "enter the memory, which keeps its first items then: is gamma "
+                f"({self.gamma:g}) too high, or noise ({self.noise:g}) too small or "
+                "too large beside the targets?",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     # -- the rest of the contract -----------------------------------------------------
 
@@ -243,6 +292,14 @@ class InfoReservoirWriter(SelectionWriter):
         cuts = [*range(0, filled, _FILL_BLOCK), *range(filled, count, size), count]
         return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
+    def check_state(self, state_dict: dict[str, Any]) -> None:
+        """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
+        super().check_state(state_dict)
+        counts, memory = state_dict["counts"], state_dict["state"]["memory"]
+        stored = counts["reservoir_count"] and not counts["preloaded"]
+        if stored and memory["posterior"] is None:
+            raise ValueError("cannot restore 'memory': expected a posterior of items")
+
     def check(self, batch: TensorDictBase) -> None:
         """Refuse features and targets that cannot be computed with."""
         self._read(batch).check()
@@ -250,7 +307,10 @@ class InfoReservoirWriter(SelectionWriter):
     def prepare(self, batch: TensorDictBase) -> None:
         """Make the posterior, if there is none yet."""
         if self.memory.posterior is None:
-            self.memory.keep(self._read(batch[:1]).posterior)
+            items = self._read(batch[:1])
+            self.memory.keep(items.posterior)
+            if self.standardization is not None:
+                self.standardization.prepare(items.num_outputs)
 
     def adopt(self, items: TensorDictBase) -> None:
         """Count items that the storage brought along, as if they had filled it."""
@@ -259,6 +319,7 @@ class InfoReservoirWriter(SelectionWriter):
             part = slice(start, min(start + _FILL_BLOCK, len(items)))
             batch = self._read(items[part])
             self._add_to_moments(self._score_in_sequence(batch))
+            self._add_to_standardization(batch)
             batch.posterior.statistics.replace(None, batch.rows, part)
             self.memory.keep(batch.posterior)
 
@@ -283,10 +344,13 @@ class InfoReservoirWriter(SelectionWriter):
 
     @property
     def posterior(self) -> BayesianLinearPosterior | None:
-        """What the memory knows, in step with it; ``None`` before the first item."""
+        """What the memory knows, in step with it; ``None`` before the first item.
+
+        With ``scale_targets``, of targets in units of their deviation from their mean.
+        """
         with self.computing():
             self.catch_up()
-        return self.memory.posterior
+            return self.memory.standardized()
 
     @_QUIET
     def score(self, data: TensorDictBase) -> Tensor:
@@ -302,11 +366,16 @@ class InfoReservoirWriter(SelectionWriter):
             self.catch_up()
             items = self._read(data)
             candidates = items.candidates()
+        residuals = torch.as_tensor(candidates.residual)
+        if self.standardization is not None:
+            eps = torch.finfo(items.targets.dtype).eps
+            matrix = self.standardization.now(items.num_outputs, eps).matrix()
+            residuals = residuals @ torch.from_numpy(matrix).to(residuals)
         scores = self.criterion(
             torch.as_tensor(candidates.leverage),
-            torch.as_tensor(candidates.squared_error),
+            torch.linalg.vecdot(residuals, residuals),
             noise=self.noise,
-            num_outputs=items.posterior.target_dim,
+            num_outputs=items.num_outputs,
         )
         items.fetch(scores)
         return scores

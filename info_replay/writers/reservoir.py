@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from tensordict import TensorDictBase
 
-from info_replay.decision import Decision
+from info_replay.decision import Decision, keep_last
 from info_replay.registry import register_policy
-from info_replay.storage.slots import keep_last
 from info_replay.writers.base import SelectionWriter
 
 __all__ = ["ReservoirWriter"]

@@ -12,9 +12,8 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 from torch import Tensor
 
-from info_replay.decision import Decision
+from info_replay.decision import Decision, keep_last
 from info_replay.registry import register_policy
-from info_replay.storage.slots import keep_last
 from info_replay.transfer import to_host
 from info_replay.writers.base import SelectionWriter
 

@@ -278,6 +278,12 @@ def assert_in_step(buffer: SelectiveReplayBuffer) -> None:
         targets = memory.get(policy.target_key)
         if policy.num_classes is not None:
             targets = torch.nn.functional.one_hot(targets.flatten(), policy.num_classes)
+        elif policy.standardization is not None:
+            mean = torch.from_numpy(policy.standardization.mean)
+            deviation = torch.from_numpy(policy.standardization.deviation)
+            varies = deviation > 1e-6 * mean.abs()
+            distances = targets.double().reshape(len(memory), -1) - mean
+            targets = torch.where(varies, distances / deviation, 0)
         fresh.observe(
             memory.get(policy.feature_key),
             targets.double(),

@@ -456,7 +456,7 @@ def test_an_information_policy_stays_on_the_device(
     run = run_on("fake", policy, form=form, num_classes=num_classes)
     assert_all_on(run, GPU, GPU)
     assert run.reads == []
-    posterior = run.buffer.posterior
+    posterior = run.buffer.writer.policy.memory.posterior
     assert posterior.form == form
     tensors = posterior.statistics.tensors().values()
     assert {str(tensor.device) for tensor in tensors} == {GPU}
@@ -471,9 +471,10 @@ def test_an_information_policy_stays_on_the_device(
     for name in ("extend", "extend again", "add"):
         step = run[name]
         # Scores change when an item is written; InfoGS-RS also looks again when the
-        # reservoir turned its best item away.
+        # reservoir turned its best item away. The numbers that come from this device
+        # look like points far from all others, which InfoRS notices with one more.
         rounds = step.entered if policy == "infogs-rs" else step.written
-        assert 1 + more <= step.calls <= rounds + 1 + more, step
+        assert 1 + more <= step.calls <= rounds + 2 + more, step
         written += step.written
     assert 1 < written <= 8 + 8 + 1
     assert written < 17 or num_classes is None  # neither all nor none

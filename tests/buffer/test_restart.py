@@ -191,13 +191,22 @@ def test_a_buffer_that_was_in_use_takes_a_saved_state(
     twin = make_buffer(policy, storage=STORAGES[storage](), seed=5)
     play(twin, make_stream(30, seed=5))
     save(buffer, way, tmp_path / "saved")
+    drawn = twin.state_dict()["_writer"]["generations"]
     load(twin, way, tmp_path / "saved")
-    assert differences(complete_state(buffer), complete_state(twin)) == []
+    here, there = complete_state(buffer), complete_state(twin)
+    # Generations never go back: samples that the twin drew before are stale now.
+    later = there["_writer"].pop("generations")
+    assert bool(((later > drawn) | (drawn < 0)).all())
+    del here["_writer"]["generations"]
+    assert differences(here, there) == []
     # From then on it is used like any other.
     assert_full(twin)
     assert differences(twin[:], buffer[:]) == []
     assert differences(twin[3], buffer[3]) == []
-    assert differences(twin.sample(), buffer.sample()) == []
+    there, here = twin.sample(), buffer.sample()
+    for sample in (there, here):
+        del sample["index_generation"]
+    assert differences(there, here) == []
     assert twin.add(make_stream(1)[0]) == buffer.add(make_stream(1)[0])
     stream = make_stream(20, seed=1)
     assert differences(play(buffer, stream), play(twin, stream)) == []
@@ -244,15 +253,13 @@ def test_a_writer_in_a_plain_buffer_is_saved_with_it(
             batch_size=BATCH,
         )
 
-    buffer, twin, ours = make_plain(), make_plain(), make_buffer(policy)
+    buffer, twin = make_plain(), make_plain()
     buffer.extend(make_stream(40))
     buffer.dumps(tmp_path)
     twin.loads(tmp_path)
-    ours.loads(tmp_path)
     for batch in make_stream(30, seed=1).split(7):
         slots = buffer.extend(batch.clone())
         assert torch.equal(slots, twin.extend(batch.clone()))
-        assert torch.equal(slots, ours.extend(batch.clone()))
 
 
 class Counting(Transform):
@@ -417,6 +424,7 @@ OTHER: dict[str, Any] = {
     "recent": 4,
     "regularization": 1e-3,
     "reservoir": True,
+    "scale_targets": False,
     "score": OutputHessian("more_logits"),
     "target_key": "more_targets",
 }
@@ -606,10 +614,10 @@ def test_what_is_not_the_state_of_a_memory_is_refused(
         storage=LazyTensorStorage(CAPACITY), batch_size=BATCH
     )
     plain.extend(make_stream(CAPACITY))
-    with refused(buffer, ValueError, "no settings", name):
+    with refused(buffer, ValueError, "not the state", name):
         buffer.load_state_dict(plain.state_dict())
     plain.dumps(tmp_path / "plain")
-    with refused(buffer, FileNotFoundError, "no saved", "writer.pt"):
+    with refused(buffer, ValueError, "saved by TorchRL", "extend this one"):
         buffer.loads(tmp_path / "plain")
     for folder in (tmp_path / "nowhere", tmp_path):
         with refused(buffer, FileNotFoundError, "no replay buffer", str(folder)):
@@ -648,11 +656,8 @@ def test_a_save_that_fails_leaves_the_one_before_it(
     saved, files = complete_state(buffer), sorted(tmp_path.rglob("*"))
     play(buffer, make_stream(60, seed=1))
 
-    def fail(path: Path) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(buffer.writer, "dumps", fail)
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr(buffer.writer, "state_dict", lambda: {"seed": object()})
+    with pytest.raises(TypeError, match="plain values and tensors only"):
         buffer.dumps(tmp_path)
     assert sorted(tmp_path.rglob("*")) == files
     twin = make_buffer("infors", seed=5)
@@ -677,12 +682,11 @@ def test_a_save_replaces_the_one_before_it_also_of_torchrl(tmp_path: Path) -> No
         assert len([*folder.glob("snapshot-*")]) == 1
 
 
-def test_a_buffer_without_items_says_that_there_is_nothing_to_save(
-    tmp_path: Path,
-) -> None:
-    with pytest.raises(RuntimeError, match="non-initialized"):
-        make_buffer("infors").dumps(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def test_a_buffer_without_items_can_be_saved(tmp_path: Path) -> None:
+    make_buffer("infors").dumps(tmp_path)
+    twin = make_buffer("infors", seed=5)
+    twin.loads(tmp_path)
+    assert len(twin) == twin.write_count == 0
 
 
 KILLS = 8

@@ -220,7 +220,7 @@ def test_a_saved_state_is_continued_bit_for_bit(decay: float | None) -> None:
 
 
 def test_a_state_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected a tensor of shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"expected a tensor .* shape \(3,\)"):
         RunningMoments().check_state({"state": torch.zeros(4)})
 
 

@@ -114,11 +114,16 @@ def test_a_copy_is_restored() -> None:
     assert saved is not None
     assert saved.tolist() == [1, 0, 0, -1]
     empty = Slots(LazyTensorStorage(4))
-    for each in (slots, other, empty):
+    # In slots that were written since, a number that no sample can have.
+    for each, expected in (
+        (slots, [2, 2, 1, -1]),
+        (other, [1, 1, 1, 1]),
+        (empty, [1, 0, 0, -1]),
+    ):
         each.load_generations(saved)
-        assert each.generations_of(torch.arange(4)).tolist() == [1, 0, 0, -1]
+        assert each.generations_of(torch.arange(4)).tolist() == expected
     other.load_generations(None)
-    assert not other.has_generations
+    assert other.generations_of(torch.arange(4)).tolist() == [2, 2, 2, 2]
 
 
 @pytest.mark.parametrize("restored", [False, True])
@@ -127,7 +132,7 @@ def test_processes_share_them_also_those_that_are_still_to_come(
 ) -> None:
     storage = LazyTensorStorage(4)
     slots = Slots(storage)
-    slots.share_generations()
+    slots.share_memory_()
     if restored:
         generations.restore(storage, torch.zeros(4, dtype=torch.int64), HOST)
         storage.set(range(4), make_items(4))

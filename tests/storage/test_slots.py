@@ -16,7 +16,9 @@ from torchrl.data import (
     TensorStorage,
 )
 
-from info_replay.storage.slots import Slots, check_schema, keep_last, last_rows
+from info_replay.decision import keep_last, last_rows
+from info_replay.storage.entries import check_schema
+from info_replay.storage.slots import Slots
 
 from .helpers import STORAGES, assert_whole, fill, for_each_storage, ids, make_items
 

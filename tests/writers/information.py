@@ -50,6 +50,7 @@ class Case:
     greedy: bool = False
     gamma_learnability: float = 0.0
     reservoir: bool = False
+    scale_targets: bool = True
 
     def buffer(self) -> SelectiveReplayBuffer:
         options: dict[str, Any] = {
@@ -59,6 +60,7 @@ class Case:
             "noise": self.noise,
             "jitter": self.jitter,
             "num_classes": self.num_classes,
+            "scale_targets": self.scale_targets,
         }
         if self.greedy:
             writer: InfoReservoirWriter = InfoGreedyWriter(
@@ -83,7 +85,7 @@ class Case:
 
     def run(self, stream: TensorDict, sizes: Sequence[int], seed: int) -> reference.Run:
         """What the algorithm does."""
-        items = as_items(stream, self.num_classes)
+        items = as_items(stream, self.num_classes, self.scale_targets)
         draws = reference.random_numbers(seed, len(stream))
         if self.greedy:
             return reference.info_greedy(
@@ -123,7 +125,8 @@ class Case:
         for found, values in moments:
             state = found.weight, found.mean, found.deviation
             assert state == close(formulas.moments(values, self.decay))
-        items = as_items(stream, self.num_classes)
+        items = as_items(stream, self.num_classes, self.scale_targets)
+        items = items.after(len(stream))
         memory = items.memory(run.memory, self.settings())
         probe = range(min(5, len(stream)))
         scores = [self.criterion[1](memory, *items.point(item)) for item in probe]

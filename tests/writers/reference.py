@@ -175,10 +175,26 @@ class Settings:
 
 @dataclass(frozen=True)
 class Items:
-    """Features as they are given, ``(n, d0)``, and targets as numbers, ``(n, K)``."""
+    """Features as they are given, ``(n, d0)``, and targets as numbers, ``(n, K)``.
+
+    Scaled targets are standardized by what was seen: see :meth:`after`.
+    """
 
     features: Array
     targets: Array
+    scaled: bool = False
+
+    def after(self, count: int) -> Items:
+        """The same items, with targets in units of those of the first ``count``."""
+        if not self.scaled:
+            return self
+        targets = np.zeros((len(self.targets), self.targets[0].size))
+        seen = self.targets.reshape(targets.shape)
+        for column in range(targets.shape[1]) if count else ():
+            known = seen[:count, column]
+            if known.std() > 1e-14 * abs(known.mean()):
+                targets[:, column] = (seen[:, column] - known.mean()) / known.std()
+        return Items(self.features, targets)
 
     def memory(self, rows: Sequence[int], settings: Settings) -> Memory:
         """A memory that holds some of the items."""
@@ -205,9 +221,10 @@ def threshold(values: Sequence[float], gamma: float, decay: float | None) -> flo
 def info_reservoir(items: Items, settings: Settings, draws: Array) -> Run:
     """Alg. 1 "InfoRS"."""
     run = Run()
-    memory = items.memory([], settings)
     for item in range(len(items.features)):
-        score = settings.criterion(memory, *items.point(item))
+        known = items.after(item + 1)
+        memory = known.memory(run.memory, settings)
+        score = settings.criterion(memory, *known.point(item))
         if len(run.memory) < settings.capacity or score >= threshold(
             run.scores, settings.gamma, settings.decay
         ):
@@ -215,8 +232,6 @@ def info_reservoir(items: Items, settings: Settings, draws: Array) -> Run:
         else:
             run.slots.append(-1)
         run.scores.append(score)
-        if run.slots[-1] >= 0:
-            memory = items.memory(run.memory, settings)
     return run
 
 
@@ -235,12 +250,12 @@ def info_greedy(
     """
     run = Run(slots=[-1] * len(items.features))
 
-    def test(rows: Iterable[int]) -> dict[int, tuple[float, float]]:
-        memory = items.memory(run.memory, settings)
+    def test(known: Items, rows: Iterable[int]) -> dict[int, tuple[float, float]]:
+        memory = known.memory(run.memory, settings)
         return {
             row: (
-                settings.criterion(memory, *items.point(row)),
-                memory.learnability(*items.point(row)),
+                settings.criterion(memory, *known.point(row)),
+                memory.learnability(*known.point(row)),
             )
             for row in rows
         }
@@ -255,22 +270,23 @@ def info_greedy(
         batch = list(range(start, stop))
         while batch and len(run.memory) < settings.capacity:
             item = batch.pop(0)
-            record(test([item]).values())
+            record(test(items.after(item + 1), [item]).values())
             run.put(item, len(run.memory))
             run.reservoir_count += 1
         improvement = threshold(run.scores, settings.gamma, settings.decay)
         least = threshold(run.learnabilities, gamma_learnability, settings.decay)
         tested: dict[int, tuple[float, float]] = {}
         waiting = list(batch)
+        known = items.after(stop - len(batch))  # as before the batch
         while waiting:
-            tested.update(test(waiting))
+            tested.update(test(known, waiting))
             eligible = [item for item in waiting if tested[item][1] >= least]
             if not eligible:
                 break
             best = max(eligible, key=lambda item: tested[item][0])
-            pool = items.memory([*run.memory, best], settings)
+            pool = known.memory([*run.memory, best], settings)
             informations = [
-                settings.criterion(pool.without(slot), *items.point(item))
+                settings.criterion(pool.without(slot), *known.point(item))
                 for slot, item in enumerate(run.memory)
             ]
             worst = min(range(settings.capacity), key=informations.__getitem__)
@@ -339,12 +355,15 @@ def make_stream(
     )
 
 
-def as_items(stream: TensorDict, num_classes: int | None = None) -> Items:
+def as_items(
+    stream: TensorDict, num_classes: int | None = None, scaled: bool = True
+) -> Items:
     """Features and one-hot or real targets of a stream, in double precision."""
     targets = stream["target"].double().numpy()
     if num_classes is not None:
         targets = one_hot(stream["target"].tolist(), num_classes)
-    return Items(stream["feature"].double().numpy(), targets)
+    features = stream["feature"].double().numpy()
+    return Items(features, targets, scaled and num_classes is None)
 
 
 def make_buffer(

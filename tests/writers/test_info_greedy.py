@@ -100,7 +100,7 @@ def test_a_long_stream_with_both_thresholds(
 
 def test_a_long_stream_in_the_kernel_form() -> None:
     stream = make_stream(2, 300, feature_dim=30, num_outputs=2)
-    case = Case(12, gamma=-0.3, gamma_learnability=-1.0, decay=0.99)
+    case = Case(12, gamma=-0.6, gamma_learnability=-1.0, decay=0.99)
     buffer, run = case.check(stream, [32] * 9 + [12])
     assert buffer.posterior is not None
     assert buffer.posterior.form == "kernel"

@@ -1,0 +1,71 @@
+"""Taking back what a refused batch has written already: :class:`Undo`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from info_replay.storage import generations
+
+if TYPE_CHECKING:
+    from info_replay.storage.slots import Slots
+
+__all__ = ["Undo"]
+
+
+class Undo:
+    """What slots held before the first of several writes.
+
+    Samplers are told of the writes when all of them are done: see :meth:`finish`.
+
+    Args:
+        slots: that are about to be written to; they report to this object until
+            :meth:`finish` or :meth:`take_back`.
+    """
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._size = len(slots)
+        self._initialized = slots.storage.initialized
+        self._generations = slots.save_generations()
+        self._saved: list[tuple[Tensor, dict[Any, Tensor]]] = []
+        self._written: list[Tensor] = []
+        slots.undo = self
+
+    def remember(self, places: NDArray[np.int64]) -> None:
+        """Keep the items of slots that are about to be overwritten."""
+        old = places[places < self._size]
+        if old.size:
+            index = torch.from_numpy(old).to(self._slots.device)
+            leaves = self._slots.leaves
+            rows = {key: leaf[index] for key, leaf in leaves.items()}
+            self._saved.append((index, rows))
+
+    def tell_later(self, index: Tensor) -> None:
+        """Note slots that samplers must be told of."""
+        self._written.append(index)
+
+    def finish(self) -> None:
+        """Keep what was written, and tell samplers of it."""
+        self._slots.undo = None
+        for index in self._written:
+            self._slots.tell(index)
+
+    def take_back(self) -> None:
+        """Give all slots what they held, as if nothing had been written."""
+        slots, storage = self._slots, self._slots.storage
+        slots.undo = None
+        for index, rows in reversed(self._saved):
+            leaves = slots.leaves
+            for key, row in rows.items():
+                leaves[key][index] = row
+        storage._len = self._size
+        generations.set_back(storage, self._generations)
+        if not self._initialized and storage.initialized:
+            # The next first batch may have other entries.
+            storage._storage, storage.initialized = None, False
+        slots.note_own_write()

@@ -1,0 +1,274 @@
+"""What must hold under faults: full disks, killed processes, odd items, old samples.
+
+Random operations, tables of bad inputs and damaged files are in ``tests/fuzz``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from tensordict import NonTensorStack, TensorDict
+from torchrl.data import LazyMemmapStorage, LazyTensorStorage
+from torchrl.data.replay_buffers.samplers import PrioritizedSampler
+
+from info_replay import InfoReservoirReplayBuffer, make_replay_buffer
+from info_replay.storage.process_lock import ProcessLock
+
+from .helpers import assert_in_step, make_buffer, make_stream
+
+FORK = multiprocessing.get_context("fork")
+
+
+def in_child(work: Any, *arguments: Any) -> int | None:
+    """Run a function in a forked process; its exit code."""
+    child = FORK.Process(target=work, args=arguments)
+    child.start()
+    child.join(60)
+    return child.exitcode
+
+
+# -- entries --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_not_a_tensor_is_refused_by_name(first: bool) -> None:
+    buffer = make_buffer("rs")
+    if not first:
+        buffer.extend(make_stream(5))
+    items = make_stream(3)
+    items["file"] = NonTensorStack("a", "b", "c")
+    with pytest.raises((TypeError, KeyError), match="'file'"):
+        buffer.extend(items)
+    assert len(buffer) == 5 * (not first)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_a_type_that_torch_cannot_write_rows_of_is_refused_at_once(
+    dtype: torch.dtype,
+) -> None:
+    buffer = make_buffer("rs")
+    items = make_stream(3).set("number", torch.zeros(3).to(dtype))
+    with pytest.raises(TypeError, match=r"'number' cannot be stored: torch cannot"):
+        buffer.extend(items)
+    assert not buffer.storage.initialized
+    buffer.extend(make_stream(3))  # of other entries
+
+
+# -- processes ------------------------------------------------------------------------
+
+
+def extend_once(buffer: Any, seed: int) -> None:
+    buffer.extend(make_stream(8, seed=seed))
+
+
+def expect_refusal(buffer: Any) -> None:
+    try:
+        buffer.extend(make_stream(8))
+    except RuntimeError as error:
+        os._exit(7 if "extend() it once" in str(error) else 8)
+
+
+@pytest.mark.parametrize("policy", ["rs", "infors"])
+def test_a_forked_process_stores_what_its_parent_sees(policy: str) -> None:
+    buffer = make_buffer(policy, shared=True)
+    buffer.extend(make_stream(4))
+    assert in_child(extend_once, buffer, 1) == 0
+    assert buffer.write_count == 12
+    expected = torch.cat([make_stream(4), make_stream(8, seed=1)])
+    assert torch.equal(buffer[:]["observation"], expected["observation"])
+    assert_in_step(buffer)
+
+
+def test_a_memory_shared_before_its_first_item_says_what_to_do() -> None:
+    buffer = make_buffer("infors", shared=True)
+    assert in_child(expect_refusal, buffer) == 7
+    assert len(buffer) == 0
+
+
+def die_with(lock: ProcessLock, *, writing: bool) -> None:
+    mark = lock.writing() if writing else contextlib.nullcontext()
+    with lock, mark:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_dies_over_reading_keeps_nobody_waiting() -> None:
+    buffer = make_buffer("infors", shared=True)
+    buffer.extend(make_stream(30))
+    assert in_child(lambda: die_with(buffer._write_lock, writing=False)) == -9
+    buffer.extend(make_stream(5))
+    assert buffer.write_count == 35
+
+
+@pytest.mark.parametrize("repair", ["empty", "restore"])
+def test_a_process_that_dies_over_writing_is_told_of_until_it_is_repaired(
+    repair: str,
+) -> None:
+    buffer = make_buffer("infors", shared=True)
+    buffer.extend(make_stream(30))
+    saved = buffer.state_dict()
+    assert in_child(lambda: die_with(buffer._write_lock, writing=True)) == -9
+    for use in (buffer.sample, lambda: buffer.extend(make_stream(5))):
+        with pytest.raises(RuntimeError, match="was killed while it wrote"):
+            use()
+    buffer.empty() if repair == "empty" else buffer.load_state_dict(saved)
+    buffer.extend(make_stream(5))
+    assert_in_step(buffer)
+
+
+# -- old samples ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["set", "load", "empty"])
+@pytest.mark.parametrize("policy", ["infors", "fss-clust", "recent-infors"])
+def test_an_old_sample_never_changes_another_item(policy: str, change: str) -> None:
+    buffer = make_buffer(policy)
+    buffer.extend(make_stream(12))
+    state = buffer.state_dict()
+    if change == "load":
+        buffer.extend(make_stream(60, seed=3))
+    sample = buffer.sample()
+    if change == "set":
+        buffer[:] = make_stream(len(buffer), seed=5)
+    else:
+        buffer.load_state_dict(state) if change == "load" else buffer.empty()
+        buffer.extend(make_stream(60, seed=4))
+    before = buffer[:]["feature"].clone()
+    sample["feature"] = sample["feature"] + 1
+    buffer.update_tensordict_priority(sample)
+    assert torch.equal(buffer[:]["feature"], before)
+
+
+@pytest.mark.parametrize("change", ["set", "empty"])
+def test_an_old_sample_never_changes_the_priority_of_another_item(change: str) -> None:
+    buffer = make_buffer("rs", sampler=PrioritizedSampler(16, 0.7, 0.5))
+    buffer.extend(make_stream(40))
+    sample = buffer.sample()
+    if change == "set":
+        buffer[:] = make_stream(16, seed=5)
+    else:
+        buffer.empty()
+    before = buffer.state_dict()["_sampler"]["_sum_tree"]
+    sample["td_error"] = torch.full([len(sample)], 50.0)
+    buffer.update_tensordict_priority(sample)
+    assert torch.equal(buffer.state_dict()["_sampler"]["_sum_tree"], before)
+
+
+@pytest.mark.parametrize("storage", [LazyTensorStorage, LazyMemmapStorage])
+def test_writes_through_views_are_noticed(storage: Any) -> None:
+    buffer = make_buffer("infors", storage=storage(16))
+    buffer.extend(make_stream(40))
+    assert buffer.posterior is not None
+    buffer[:]["feature"].copy_(2 * buffer[:]["feature"])
+    assert_in_step(buffer)
+    buffer[3:5]["feature"][0, 0] = 0.25
+    assert_in_step(buffer)
+
+
+def test_a_state_with_priorities_is_plain(tmp_path: Any) -> None:
+    buffer = make_buffer("infors", sampler=PrioritizedSampler(16, 0.7, 0.5))
+    buffer.extend(make_stream(40))
+    torch.save(buffer.state_dict(), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    twin = make_buffer("infors", sampler=PrioritizedSampler(16, 0.7, 0.5), seed=5)
+    twin.load_state_dict(state)
+    assert torch.equal(twin.sample()["index"], buffer.sample()["index"])
+
+
+# -- numbers --------------------------------------------------------------------------
+
+
+def labelled(count: int, width: int, scale: float) -> TensorDict:
+    generator = torch.Generator().manual_seed(0)
+    features = scale * torch.randn(
+        count, width, generator=generator, dtype=torch.float64
+    )
+    labels = torch.randint(3, (count,), generator=generator)
+    return TensorDict(
+        feature=features, target=labels, id=torch.arange(count), batch_size=count
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("capacity", "width"), [(1, 3), (2, 3), (20, 50), (60, 5)])
+def test_features_up_to_the_limit_are_decided_alike_in_any_batch(
+    capacity: int, width: int, dtype: torch.dtype
+) -> None:
+    kept = []
+    for size in (1, 7, 300):
+        buffer = InfoReservoirReplayBuffer(
+            capacity,
+            num_classes=3,
+            dtype=dtype,
+            generator=torch.Generator().manual_seed(1),
+        )
+        scale = buffer.writer.largest_feature / 6
+        for batch in labelled(300, width, scale).split(size):
+            buffer.extend(batch)
+        kept.append((buffer[:]["id"].tolist(), buffer.reservoir_count))
+    assert kept[0] == kept[1] == kept[2]
+
+
+def test_a_batch_that_fails_in_its_last_part_leaves_no_trace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    buffer = InfoReservoirReplayBuffer(10, num_classes=3)
+    buffer.extend(labelled(20, 5, 1.0))
+    before = buffer.state_dict()
+    decide, calls = buffer.writer.decide, []
+
+    def fail_later(batch: Any) -> Any:
+        calls.append(batch)
+        if len(calls) == 3:
+            raise ValueError("too late")
+        return decide(batch)
+
+    monkeypatch.setattr(buffer.writer, "decide", fail_later)
+    with pytest.raises(ValueError, match="too late"):
+        buffer.extend(labelled(2000, 5, 1.0))
+    after = buffer.state_dict()
+    assert torch.equal(before["_storage"]["_storage"]["id"], buffer[:]["id"])
+    assert before["_writer"]["counts"] == after["_writer"]["counts"]
+    assert torch.equal(
+        before["_writer"]["generations"], after["_writer"]["generations"]
+    )
+    here = before["_writer"]["state"]["memory"]["posterior"]["tensors"]["moments"]
+    there = after["_writer"]["state"]["memory"]["posterior"]["tensors"]["moments"]
+    assert torch.equal(here, there)
+
+
+@pytest.mark.parametrize("policy", ["infors", "infogs", "infogs-rs"])
+def test_units_of_targets_make_no_difference(policy: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(600, 6, generator=generator, dtype=torch.float64)
+    targets = features[:, :2] + 0.3 * torch.randn(600, 2, generator=generator)
+    kept = []
+    for other in (targets, 0.001 * targets, 1000 * targets + 5):
+        buffer = make_replay_buffer(
+            policy, 40, gamma=-0.5, generator=torch.Generator().manual_seed(1)
+        )
+        items = TensorDict(
+            feature=features, target=other, id=torch.arange(600), batch_size=600
+        )
+        for batch in items.split(50):
+            buffer.extend(batch)
+        kept.append((buffer[:]["id"].tolist(), buffer.reservoir_count))
+        assert torch.equal(buffer[:]["target"], other[buffer[:]["id"]])
+    assert kept[0] == kept[1] == kept[2]
+
+
+def test_a_memory_that_nothing_enters_says_so_once() -> None:
+    buffer = InfoReservoirReplayBuffer(10, num_classes=3, gamma=1e9)
+    with pytest.warns(RuntimeWarning, match="only 0 of the last") as told:
+        buffer.extend(labelled(8000, 5, 1.0))
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lively = InfoReservoirReplayBuffer(10, num_classes=3, gamma=-1.0)
+        lively.extend(labelled(4000, 5, 1.0))
