@@ -8,7 +8,9 @@ the tasks apart.
 from __future__ import annotations
 
 import abc
+import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -21,6 +23,7 @@ from continual_envs.evaluation import EvaluationSet
 from continual_envs.options import StreamOptions
 from continual_envs.rendering import gray_levels, picture
 from continual_envs.source import Batch, Source
+from continual_envs.stream_state import check_state
 from continual_envs.tasks import Task
 
 __all__ = ["StreamEnv", "value_range"]
@@ -293,54 +296,39 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         Raises:
             ValueError: if it is of another stream; nothing is changed then.
         """
-        seed, position = self._check_state(state_dict)
-        random = np.random.Generator(np.random.PCG64())
-        try:
-            random.bit_generator.state = state_dict["np_random"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"np_random is not a generator's state: {error}"
-            ) from error
+        return self.prepare_load(state_dict)()
+
+    def prepare_load(
+        self, state_dict: dict[str, Any]
+    ) -> Callable[[], tuple[Observation, Info]]:
+        """Do all of :meth:`load_state_dict` that may fail, and change nothing.
+
+        Args:
+            state_dict: of an environment with the same options.
+
+        Returns:
+            A function that does the rest, which cannot fail.
+
+        Raises:
+            ValueError: if it is of another stream.
+        """
+        saved = check_state(state_dict, self._identity(), self._step_size)
+        seed, position, random = saved
+        source = copy.copy(self._source)
         before = max(position - self._step_size, 0)
-        self._source.restore(seed, before, state_dict)
+        source.restore(seed, before, state_dict)
         told = self._nothing()
         if position:
-            told = self._source.read(before, self._step_size)
-        self._batch = self._source.read(position, self._step_size)
-        self._seed, self._position = seed, position
-        self.np_random.bit_generator.state = state_dict["np_random"]
-        return self._observation(), self._told(told)
+            told = source.read(before, self._step_size)
+        batch = source.read(position, self._step_size)
 
-    def _check_state(self, state_dict: dict[str, Any]) -> tuple[int, int]:
-        """Seed and position of a state; refuses that of another stream."""
-        if not isinstance(state_dict, dict):
-            raise ValueError(
-                f"the state of a stream is a dictionary, got {type(state_dict)}"
-            )
-        for key, expected in self._identity().items():
-            found = state_dict.get(key)
-            if found != expected and key == "fingerprint":
-                raise ValueError("cannot continue a stream: its data has changed")
-            if found != expected:
-                raise ValueError(
-                    f"cannot continue a stream with {key}={found!r} as one with "
-                    f"{key}={expected!r}"
-                )
-        for key in ("seed", "position", "np_random"):
-            if key not in state_dict:
-                raise ValueError(f"this is not the state of a stream: it has no {key}")
-        seed, position = state_dict["seed"], state_dict["position"]
-        for key, value in (("seed", seed), ("position", position)):
-            if not isinstance(value, int) or value < 0:
-                raise ValueError(
-                    f"the {key} of a stream is a whole number from 0 on, got {value!r}"
-                )
-        if position % self._step_size:
-            raise ValueError(
-                f"the position of this stream is a multiple of {self._step_size}, got "
-                f"{position}"
-            )
-        return seed, position
+        def load() -> tuple[Observation, Info]:
+            self._source, self._batch = source, batch
+            self._seed, self._position = seed, position
+            self.np_random = random
+            return self._observation(), self._told(told)
+
+        return load
 
 
 def value_range(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from continual_envs.checks import is_whole
 from continual_envs.datasets import DataOptions, Dataset, Part, read_test_part
 from continual_envs.datasets.arrays import to_array, to_inputs, to_labels, to_numbers
 from continual_envs.datasets.base import SampleError
@@ -264,9 +266,16 @@ class LiveSource(Source):
         """Start the iterator and leave samples out up to a position."""
         samples = self._feed.start(seed)
         received, saved = 0, state.get("source")
+        if state and (saved is not None) != hasattr(samples, "state_dict"):
+            raise ValueError("the stream and its state must both have a source's state")
         if saved is not None:
-            received = saved["received"]
-            samples.load_state_dict(saved["state"])
+            received = _check_saved(saved, position)
+            before = copy.deepcopy(samples.state_dict())
+            try:
+                samples.load_state_dict(saved["state"])
+            except BaseException:
+                samples.load_state_dict(before)
+                raise
         iterator = iter(samples)
         arrived: deque[tuple[NDArray[Any], NDArray[Any]]] = deque()
         while received < position:
@@ -286,6 +295,20 @@ class LiveSource(Source):
                 arrived.append(self._checked(x[rest], y[rest], position))
         self._samples, self._iterator, self._arrived = samples, iterator, arrived
         self._position, self._received, self._error = position, received, None
-        self._snapshots.clear()
+        # Not cleared: a copy of this source that fails must not touch the original.
+        self._snapshots = deque()
         if saved is not None:
             self._snapshots.append((saved["received"], saved["state"]))
+
+
+def _check_saved(saved: Any, position: int) -> int:
+    """How many samples a source had yielded when its state was saved."""
+    if not isinstance(saved, dict) or not {"received", "state"} <= saved.keys():
+        raise ValueError("this is not the state of a live stream's source")
+    received = saved["received"]
+    if not is_whole(received) or not 0 <= received <= position:
+        raise ValueError(
+            f"the source must have yielded 0 to {position} samples, got "
+            f"{received!r:.40}"
+        )
+    return int(received)

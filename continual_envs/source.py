@@ -104,5 +104,6 @@ class Source(abc.ABC):
             state: what :meth:`state` returned.
 
         Raises:
-            ValueError: if that is not possible; nothing is changed then.
+            ValueError: if that is not possible; nothing is changed then, but for an
+                iterator that can be read only once.
         """

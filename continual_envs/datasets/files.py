@@ -13,7 +13,7 @@ from pathlib import Path
 
 from continual_envs.datasets.base import DatasetError
 
-__all__ = ["check_file", "data_root", "download", "staging"]
+__all__ = ["check_file", "data_root", "download", "expand_user", "staging"]
 
 _VARIABLE = "CONTINUAL_ENVS_DATA"
 
@@ -27,13 +27,36 @@ def data_root(data_dir: str | Path | None) -> Path:
 
     Returns:
         The folder; it need not exist.
+
+    Raises:
+        DatasetError: if it is in the home folder of nobody.
     """
     if data_dir is not None:
-        return Path(data_dir).expanduser().absolute()
+        return expand_user(data_dir).absolute()
     if os.environ.get(_VARIABLE):
-        return Path(os.environ[_VARIABLE]).expanduser().absolute()
+        return expand_user(os.environ[_VARIABLE]).absolute()
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache).absolute() / "continual_envs"
+
+
+def expand_user(path: str | Path) -> Path:
+    """A path whose ``~`` or ``~user`` is that user's home folder.
+
+    Args:
+        path: of the user's.
+
+    Returns:
+        The path.
+
+    Raises:
+        DatasetError: if there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # pathlib's words do not name the path
+        raise DatasetError(
+            f"{path} is in the home folder of a user who does not exist"
+        ) from None
 
 
 def check_file(path: Path, md5: str) -> bytes:

@@ -17,6 +17,7 @@ from continual_envs.datasets.arrays import (
     to_task_ids,
 )
 from continual_envs.datasets.base import Dataset, DatasetError, Part
+from continual_envs.datasets.files import expand_user
 from continual_envs.datasets.hugging_face import is_hugging_face, read_hugging_face
 from continual_envs.datasets.image_folder import read_image_folder
 from continual_envs.datasets.named import DATASETS, load_dataset
@@ -239,15 +240,15 @@ def _no_arrays(data: Any, options: DataOptions) -> RawData:
 
 
 def _is_folder(data: Any) -> bool:
-    return isinstance(data, Path | str) and Path(data).expanduser().is_dir()
+    return isinstance(data, Path | str) and expand_user(data).is_dir()
 
 
 def _read_folder(data: str | Path, options: DataOptions) -> RawData:
-    return read_image_folder(Path(data).expanduser(), options.image_size)
+    return read_image_folder(expand_user(data), options.image_size)
 
 
 def _read_file(data: str | Path, options: DataOptions) -> RawData:
-    path = Path(data).expanduser()
+    path = expand_user(data)
     if not path.exists():
         names = f"; names of data sets are {', '.join(DATASETS)}"
         raise DatasetError(

@@ -90,13 +90,20 @@ def has_labels(targets: NDArray[Any], options: DataOptions) -> bool:
                 f"y has one 1 per row, dtype {targets.dtype}: y.argmax(1) if its "
                 "columns are classes, targets='numbers' to predict its numbers"
             )
-    elif targets.size and bool((targets == np.floor(targets)).all()):
+    elif _are_whole(targets):
         raise ValueError(
             f"y has whole numbers of dtype {targets.dtype}, such as {targets.flat[0]}: "
             'y.astype("int64") if these are classes, targets="numbers" to predict them '
             "as numbers"
         )
     return False
+
+
+def _are_whole(targets: NDArray[Any]) -> bool:
+    """Whether floats look like classes; all beyond 2**53 are whole, and none is."""
+    if not targets.size or np.abs(targets).max() > 2**53:
+        return False
+    return bool((targets == np.floor(targets)).all())
 
 
 def make_part(arrays: Arrays, labels: bool, suffix: str = "") -> Part:

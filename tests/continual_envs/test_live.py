@@ -415,3 +415,46 @@ def test_states_of_other_streams_are_refused() -> None:
         ValueError, match="ended after 7 samples, it cannot go on after"
     ):
         short.load_state_dict(env.state_dict())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        None,
+        "text",
+        {},
+        {"received": 4},
+        {"received": None, "state": {"place": 0}},
+        {"received": -1, "state": {"place": 0}},
+        {"received": 10**9, "state": {"place": 0}},
+        {"received": 0, "state": {}},
+    ],
+)
+def test_an_edited_state_of_a_source_changes_nothing(source: Any) -> None:
+    loader = Stateful(None)
+    env = make_stream(loader, num_classes=5, batch_size=4)
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(still(env))
+    before, place = env.state_dict(), loader.place
+    with pytest.raises((ValueError, KeyError)):
+        env.load_state_dict({**before, "source": source})
+    assert env.state_dict() == before
+    assert loader.place == place
+    observation, *_ = env.step(still(env))
+    assert numbers(observation) == [16, 17, 18, 19]
+
+
+def test_a_state_that_leads_to_a_wrong_sample_changes_nothing() -> None:
+    def spoiled() -> Iterator[Any]:
+        yield from itertools.islice(map(sample, itertools.count()), 8)
+        yield "no sample"
+
+    env = make_stream(spoiled, num_classes=5, batch_size=4)
+    env.reset(seed=0)
+    before = env.state_dict()
+    with pytest.raises(ValueError, match="expected a pair"):
+        env.load_state_dict({**before, "position": 8})
+    assert env.state_dict() == before
+    observation, *_ = env.step(still(env))
+    assert numbers(observation) == [4, 5, 6, 7]

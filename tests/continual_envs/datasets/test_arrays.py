@@ -421,3 +421,20 @@ def test_masked_values_and_words_of_tables_are_named() -> None:
         make_dataset((X, words))
     with pytest.raises(ValueError, match="got 1e\\+299 in row 0: give it in a larger"):
         make_dataset((np.where(X == X[0, 0], 1e299, X), Y))
+
+
+@pytest.mark.parametrize("unit", [1e100, 1e300])
+@pytest.mark.parametrize("options", [{}, {"targets": "numbers"}])
+def test_numbers_beyond_32_bits_are_not_taken_for_classes(
+    unit: float, options: dict[str, Any]
+) -> None:
+    targets = unit * np.linspace(-1, 1, 40)
+    with pytest.raises(ValueError, match="y must be finite numbers .* larger unit"):
+        make_dataset((np.ones((40, 2)), targets), **options)
+
+
+def test_large_numbers_are_standardized() -> None:
+    targets = 1e30 * np.linspace(-1, 1, 40)
+    data = make_dataset((np.ones((40, 2)), targets))
+    assert data.num_classes is None
+    assert abs(data.train.targets.std() - 1) < 1e-3
