@@ -31,9 +31,40 @@ class _Parser(argparse.ArgumentParser):
             **options,
         )
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse arguments; a negative number after an option is its value."""
+        given = sys.argv[1:] if args is None else args
+        return super().parse_known_args(_join_negative(given), namespace)
+
     def error(self, message: str) -> NoReturn:
         print(f"info-replay: error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+def _join_negative(arguments: Sequence[str]) -> list[str]:
+    """Arguments in which ``--gamma -1e-1``, say, is ``--gamma=-1e-1``.
+
+    argparse takes negative numbers with an exponent for options.
+    """
+    joined: list[str] = []
+    for argument in arguments:
+        before = joined[-1] if joined else ""
+        is_option = before.startswith("--") and "=" not in before and before != "--"
+        if is_option and argument.startswith("-") and _is_number(argument):
+            joined[-1] = f"{before}={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import math
 import operator
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,7 @@ _BOUNDS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "max": (operator.le, "at most"),
     "below": (operator.lt, "below"),
 }
+_LARGEST = sys.float_info.max  # a whole number of JSON's may be larger
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
     "float": ((int, float), "a finite number"),
@@ -143,7 +144,7 @@ def _check_type(name: str, value: object, annotation: str) -> None:
     kind = annotation.split(" ")[0]
     types, words = _TYPES[kind]
     fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
-    if not fits or (kind == "float" and not math.isfinite(value)):  # type: ignore[arg-type]
+    if not fits or (kind == "float" and not abs(value) <= _LARGEST):  # type: ignore[arg-type]
         raise ValueError(f"{name} must be {words}, got {value!r}")
 
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from typing import TYPE_CHECKING, Any
 
 from agents.commands.errors import WrongOption
+from agents.commands.run_folder import (
+    add_folder_options,
+    resumed_folder,
+    tell_folder,
+    tell_interrupt,
+)
 from agents.options import add_settings, chosen_settings, format_lists
 from agents.q_learning.config import DQNConfig
+
+if TYPE_CHECKING:
+    from agents.q_learning.experiment import DQNExperiment
+    from agents.runs.folder import RunFolder
 
 __all__ = ["DESCRIPTION", "HELP", "add_options", "run"]
 
@@ -15,7 +25,8 @@ HELP = "run Q-learning in an environment"
 DESCRIPTION = """Deep Q-learning with a memory that chooses what to keep, in any
 environment of gymnasium with discrete actions and vectors or images to look at. The
 default is a sequence of CartPole variants that come one after the other: what is not
-kept in memory is forgotten. The run's files go to a folder."""
+kept in memory is forgotten. The run's files go to a folder; a run that was interrupted
+goes on with --resume FOLDER."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             },
         }
     )
-    parser.add_argument(
-        "--out",
-        metavar="FOLDER",
-        help="of the run (default: runs/ and a name made of the settings)",
-    )
+    add_folder_options(parser)
     add_settings(parser, DQNConfig)
 
 
@@ -52,20 +59,45 @@ def run(options: argparse.Namespace) -> int:
 
     from agents.q_learning.experiment import DQNExperiment
     from agents.q_learning.show import format_q_result
-    from agents.runs.folder import RunFolder, default_folder
     from agents.runs.interrupts import Interrupted
 
     try:
-        config = DQNConfig(**chosen_settings(options, DQNConfig))
-        named = {"policy": config.policy, "seed": f"seed{config.seed}"}
-        named = {"env": config.env, "": "dqn", **named}
-        folder = RunFolder(options.out or default_folder(config, DQNConfig(), named))
-        experiment = DQNExperiment(config, folder)
-    except (ValueError, OSError) as error:
+        config, folder = _settings(options)
+        experiment = DQNExperiment(config, folder, resume=options.resume is not None)
+    except (ValueError, TypeError, OSError) as error:
         raise WrongOption(str(error)) from error
-    print(f"run folder: {folder.path}", file=sys.stderr)
+    tell_folder(folder)
+    try:
+        _run_with_progress(experiment, tqdm)
+    except Interrupted as interrupt:
+        tell_interrupt("dqn", f"frame {experiment.frame}", folder)
+        return 128 + interrupt.number
+    print(format_q_result(folder))
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> tuple[DQNConfig, RunFolder]:
+    """The settings of the run, and its folder."""
+    from agents.runs.folder import RunFolder, default_folder
+
+    chosen = chosen_settings(options, DQNConfig)
+    if (folder := resumed_folder(options)) is not None:
+        return DQNConfig(**{**folder.config(DQNConfig).as_dict(), **chosen}), folder
+    config = DQNConfig(**chosen)
+    if options.out is not None:
+        return config, RunFolder(options.out)
+    named = {"policy": config.policy, "seed": f"seed{config.seed}"}
+    named = {"env": config.env, "": "dqn", **named}
+    return config, RunFolder(default_folder(config, DQNConfig(), named))
+
+
+def _run_with_progress(experiment: DQNExperiment, tqdm: Any) -> None:
+    config = experiment.config
     with tqdm(
-        total=experiment.num_frames, desc=f"{config.env} {config.policy}", unit="frame"
+        total=experiment.num_frames,
+        initial=experiment.frame,
+        desc=f"{config.env} {config.policy}",
+        unit="frame",
     ) as bar:
 
         def progress(frames: int, total: int, returns: list[float]) -> None:
@@ -73,11 +105,4 @@ def run(options: argparse.Namespace) -> int:
             bar.set_postfix_str(f"returns {text or '-'}", refresh=False)
             bar.update(min(frames, total) - bar.n)
 
-        try:
-            experiment.run(progress)
-        except Interrupted as interrupt:
-            bar.close()
-            print("info-replay: interrupted", file=sys.stderr)
-            return 128 + interrupt.number
-    print(format_q_result(folder))
-    return 0
+        experiment.run(progress)

@@ -27,9 +27,9 @@ def is_users(error: BaseException) -> bool:
     # Imported already if the error is one of them.
     from agents.q_learning.errors import EngineError
     from agents.runs.checkpoint import CheckpointError
+    from agents.runs.divergence import DivergenceError
     from agents.runs.folder import RunError
     from agents.supervised.evaluation import MetricError
-    from agents.supervised.learner import DivergenceError
     from continual_envs import DatasetError
 
     of_files = (DatasetError, RunError, CheckpointError)

@@ -26,15 +26,11 @@ def run(options: argparse.Namespace) -> int:
     folder = RunFolder(options.folder)
     q_learning = is_q_learning(folder)
     try:
-        print((format_q_result if q_learning else format_result)(folder))
-        paths = (draw_q_pictures if q_learning else draw_pictures)(folder)
+        with folder.expecting_a_run():
+            print((format_q_result if q_learning else format_result)(folder))
+            paths = (draw_q_pictures if q_learning else draw_pictures)(folder)
     except OSError as error:
         raise RunError(f"cannot draw into {folder.path} ({error})") from error
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        text = " ".join(str(error).split())
-        raise RunError(
-            f"the files in {folder.path} are not those of a run: {text}"
-        ) from error
     for path in paths:
         print(path)
     return 0

@@ -5,10 +5,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from agents.commands.errors import WrongOption
+from agents.commands.run_folder import (
+    add_folder_options,
+    resumed_folder,
+    tell_folder,
+    tell_interrupt,
+)
 from agents.options import add_settings, chosen_settings, format_lists
 from agents.settings import check_choice
 from agents.supervised.config import ExperimentConfig
@@ -39,18 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
             }
         }
     )
-    parser.add_argument(
-        "--out",
-        metavar="FOLDER",
-        help="of the run (default: runs/ and a name made of the settings)",
-    )
-    parser.add_argument(
-        "--resume",
-        nargs="?",
-        const="",
-        metavar="FOLDER",
-        help="continue the run in the folder, with its settings",
-    )
+    add_folder_options(parser)
     parser.add_argument("--preset", metavar="NAME", help=f"one of {', '.join(PRESETS)}")
     add_settings(parser, ExperimentConfig)
 
@@ -68,23 +62,14 @@ def run(options: argparse.Namespace) -> int:
         experiment = Experiment(config, folder, resume=options.resume is not None)
     except (ValueError, TypeError, OSError) as error:
         raise WrongOption(str(error)) from error
-    print(f"run folder: {folder.path}", file=sys.stderr)
-    if not folder.is_finished and (changed := folder.changed_versions()):
-        print(
-            f"warning: {', '.join(changed)}; the run goes on, but what comes out may "
-            "differ from that of an uninterrupted one",
-            file=sys.stderr,
-        )
+    tell_folder(folder)
     try:
         _run_with_progress(experiment, tqdm)
     except Interrupted as interrupt:
-        print(
-            f"interrupted at step {experiment.step}; to go on: info-replay train "
-            f"--resume {folder.path}",
-            file=sys.stderr,
-        )
+        tell_interrupt("train", f"step {experiment.step}", folder)
         return 128 + interrupt.number
-    print(format_result(folder))
+    with folder.expecting_a_run():
+        print(format_result(folder))
     return 0
 
 
@@ -98,14 +83,8 @@ def _settings(options: argparse.Namespace) -> tuple[ExperimentConfig, RunFolder]
         if name in chosen:
             # A run can be resumed from another folder than it was started in.
             chosen[name] = absolute_data(chosen[name])
-    if options.resume is not None:
-        given = [path for path in (options.resume, options.out) if path]
-        if len({os.path.abspath(path) for path in given}) > 1:
-            raise ValueError(
-                f"--resume and --out must be the same folder, got {' and '.join(given)}"
-            )
-        if given:
-            return _resumed(RunFolder(given[0]), options.preset, chosen)
+    if (folder := resumed_folder(options)) is not None:
+        return _resumed(folder, options.preset, chosen)
     env = chosen.pop("env", None)
     config = ExperimentConfig.preset(env, options.preset, **chosen)
     if options.out is not None:

@@ -1,30 +1,47 @@
 """Deep Q-learning with a memory that chooses what to keep: :class:`DQNAgent`.
 
-The loop is TorchRL's: a collector, a replay buffer, a loss, a target network that
+The loop is TorchRL's: collected frames, a replay buffer, a loss, a target network that
 follows. If the memory looks at features, the loss leaves fresh ones in each sample, and
 ``update_tensordict_priority`` takes them back.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictSequential
-from torchrl.collectors import Collector
 from torchrl.data import TensorDictReplayBuffer
-from torchrl.modules import EGreedyModule
+from torchrl.modules import EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, SoftUpdate
 
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.environment import make_torchrl_env
+from agents.q_learning.errors import last_line
 from agents.q_learning.features import FeatureDQNLoss
 from agents.q_learning.memory import make_memory
 from agents.q_learning.network import HIDDEN_KEY, make_q_network
+from agents.q_learning.rollout import Rollout
+from agents.runs.divergence import DivergenceError
+from agents.runs.randomness import OwnRandomness
 
-__all__ = ["DQNAgent"]
+__all__ = ["DQNAgent", "make_loss"]
+
+# A network with larger weights has diverged if a memory refuses what it computes.
+_HUGE = 1e3
+
+
+def make_loss(config: DQNConfig, network: QValueActor) -> DQNLoss:
+    """The loss of a run, with features if the memory looks at them."""
+    kind = FeatureDQNLoss if config.keeps_features else DQNLoss
+    loss = kind(network, loss_function="smooth_l1", double_dqn=config.double)
+    loss.make_value_estimator(gamma=config.discount)
+    return loss
 
 
 class DQNAgent:
@@ -35,6 +52,10 @@ class DQNAgent:
         env: a TorchRL environment that tells shapes; by default that of the settings.
         memory: makes the replay buffer from the settings, the loss and the shape of
             an observation; by default that of the settings.
+
+    Attributes:
+        frames: that were stored so far.
+        rollout: plays the environment.
 
     Example:
         >>> config = DQNConfig(env="CartPole-v1", frames=64, num_envs=2)
@@ -67,10 +88,7 @@ class DQNAgent:
         )
         self.policy = TensorDictSequential(self.network, self.exploration)
         looks = config.keeps_features
-        self.loss = (FeatureDQNLoss if looks else DQNLoss)(
-            self.network, loss_function="smooth_l1", double_dqn=config.double
-        )
-        self.loss.make_value_estimator(gamma=config.discount)
+        self.loss = make_loss(config, self.network)
         self.target_updater = SoftUpdate(self.loss, tau=config.tau)
         self.optimizer = torch.optim.Adam(
             self.loss.parameters(), lr=config.learning_rate, fused=True
@@ -78,22 +96,28 @@ class DQNAgent:
         self.memory: TensorDictReplayBuffer = memory(
             config, self.loss, observation.shape
         )
-        self._frames = 0
+        self.frames = 0
         self._inputs = [*self.loss.in_keys, "priority_weight"]
         self._fresh = ["td_error", *(["feature"] * looks)]
         self._stored = [*self.loss.in_keys, *([HIDDEN_KEY] * looks)]
+        self.rollout = Rollout(self.env, self.policy, self._stored)
         self._compute_loss = torch.compile(self.loss) if config.compiled else self.loss
+
+    @functools.cached_property
+    def randomness(self) -> OwnRandomness:
+        """Random numbers of exploration."""
+        return OwnRandomness(self.config.seed, self.config.torch_device)
 
     def store(self, frames: TensorDictBase) -> None:
         """Offer collected frames to the memory.
 
         Args:
-            frames: of a collector, any batch size.
+            frames: of a rollout, any batch size.
         """
         frames = frames.reshape(-1)
         self.memory.extend(frames.select(*self._stored))
-        self._frames += len(frames)
-        self.exploration.eps.fill_(self.config.epsilon_after(self._frames))
+        self.frames += len(frames)
+        self.exploration.eps.fill_(self.config.epsilon_after(self.frames))
 
     def learn(self, updates: int = 1) -> None:
         """Some gradient steps on samples, whose fresh features go back to the memory.
@@ -112,8 +136,36 @@ class DQNAgent:
             self._compute_loss(part)["loss"].backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
-        fresh = [part.select(*self._fresh) for part in parts]
-        self.memory.update_tensordict_priority(sample.update(torch.cat(fresh)))
+        fresh = torch.cat([part.select(*self._fresh) for part in parts])
+        self.memory.update_tensordict_priority(sample.update(fresh))
+
+    def check_divergence(self, error: Exception | None = None) -> None:
+        """Raise if the network cannot be learned with any more; waits for the device.
+
+        Args:
+            error: that came of it, maybe; then huge weights are enough.
+
+        Raises:
+            DivergenceError: if weights are not finite, or huge after an error.
+        """
+        weights = [each.detach().abs().max() for each in self.loss.parameters()]
+        largest = float(torch.stack(weights).max())
+        if not math.isfinite(largest):
+            reason = "weights of the network are not finite"
+        elif error is not None and largest > _HUGE:
+            reason = last_line(error)
+        else:
+            return
+        raise DivergenceError(reason, "learning_rate") from error
+
+    @contextlib.contextmanager
+    def noticing_divergence(self) -> Iterator[None]:
+        """Name the cause if a memory refuses numbers of a network that diverges."""
+        try:
+            yield
+        except (ValueError, RuntimeError) as error:
+            self.check_divergence(error)
+            raise
 
     def train(self, num_frames: int) -> Iterator[int]:
         """Collect and learn.
@@ -123,25 +175,35 @@ class DQNAgent:
 
         Yields:
             Frames so far, after each batch of them.
+
+        Raises:
+            DivergenceError: if training diverges.
         """
-        config, batch = self.config, self.config.frames_per_batch
-        collector = Collector(
-            self.env,
-            self.policy,
-            frames_per_batch=batch,
-            total_frames=-(-num_frames // batch) * batch,
-            device=config.torch_device,
-            trust_policy=True,
-            auto_register_policy_transforms=False,
-        )
-        collected = 0
-        try:
-            for frames in collector:
-                self.store(frames)
-                collected += frames.numel()
-                if collected >= config.learning_starts:
+        config = self.config
+        steps = config.frames_per_batch // config.num_envs
+        while self.frames < num_frames:
+            with self.randomness.inside(), self.noticing_divergence():
+                self.store(self.rollout.collect(steps))
+                if self.frames >= config.learning_starts:
                     self.learn(config.updates_per_batch)
                     self.target_updater.step()
-                yield collected
-        finally:
-            collector.shutdown(close_env=False)
+            yield self.frames
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the learner knows, without the memory and the environment."""
+        return {
+            "loss": dict(self.loss.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "frames": self.frames,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict`.
+
+        Raises:
+            KeyError, RuntimeError, TypeError, ValueError: if it does not fit.
+        """
+        self.loss.load_state_dict(state_dict["loss"])
+        self.optimizer.load_state_dict(state_dict["optimizer"])
+        self.frames = int(state_dict["frames"])
+        self.exploration.eps.fill_(self.config.epsilon_after(self.frames))

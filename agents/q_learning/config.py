@@ -31,6 +31,9 @@ def _check_policy(name: str) -> None:
         check_choice("policy", name, MEMORIES)
 
 
+# Weights are of 32 bits, and Adam cannot compute with a step size that is not.
+_LARGEST_FLOAT = 3.4e38
+
 # What the options are about, as the help lists them.
 _ENVIRONMENT = "environment"
 _MEMORY = "memory"
@@ -101,7 +104,9 @@ class DQNConfig(Settings):
         500, "frames before the first gradient step", group=_LEARNER, min=0
     )
     width: int = option(64, "of the hidden layers", group=_LEARNER, min=1)
-    learning_rate: float = option(0.001, "step size of Adam", group=_LEARNER, min=0)
+    learning_rate: float = option(
+        0.001, "step size of Adam", group=_LEARNER, min=0, max=_LARGEST_FLOAT
+    )
     discount: float = option(0.97, "of later rewards", group=_LEARNER, min=0, max=1)
     tau: float = option(
         0.1,
@@ -154,7 +159,7 @@ class DQNConfig(Settings):
     )
     collectors: int = option(2, "collectors of engine 'ray'", min=1)
     checkpoint_every: float = option(
-        60.0, "seconds between checkpoints of engine 'ray'", above=0
+        60.0, "seconds between checkpoints", above=0, matters=False
     )
     compiled: bool = option(False, "compile the loss: slow start, fast steps")
     device: str = option(

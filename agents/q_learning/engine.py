@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Protocol
 
 from agents.q_learning.agent import DQNAgent
@@ -37,20 +36,24 @@ class Engine(Protocol):
     def ask_memory(self, question: Callable[..., Any], *details: Any) -> Any:
         """What a function says of the replay buffer, called where the buffer is."""
 
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values and tensors, for :meth:`load_state_dict`."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict`; before :meth:`train`."""
+
+    def announce(self, text: str) -> None:
+        """Say what is to be told if something outside ends this process."""
+
     def close(self) -> None:
         """Give back what the engine holds."""
 
 
-def make_engine(
-    config: DQNConfig,
-    folder: Path | None = None,
-    memory: Callable[..., Any] = make_memory,
-) -> Engine:
+def make_engine(config: DQNConfig, memory: Callable[..., Any] = make_memory) -> Engine:
     """The engine of the settings.
 
     Args:
         config: the settings.
-        folder: of the run, for what an engine saves; ``None`` to keep nothing.
         memory: makes the replay buffer.
 
     Raises:
@@ -66,4 +69,4 @@ def make_engine(
     # Only here, so that nobody else needs Ray.
     from agents.q_learning.ray_engine import RayEngine
 
-    return RayEngine(config, folder)
+    return RayEngine(config)

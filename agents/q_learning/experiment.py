@@ -1,4 +1,8 @@
-"""One run of Q-learning from its settings to its results: :class:`DQNExperiment`."""
+"""One run of Q-learning from its settings to its results: :class:`DQNExperiment`.
+
+With engine 'local' a run can be killed at any moment and resumed; what comes out is the
+same bit for bit. With engine 'ray' it goes on from its last checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,26 @@ from torchrl.objectives import DQNLoss
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.engine import make_engine
 from agents.q_learning.environment import num_frames
+from agents.q_learning.errors import EngineError
 from agents.q_learning.evaluation import TaskEvaluator
-from agents.q_learning.memory import make_memory
+from agents.q_learning.memory import make_memory as memory_of_settings
+from agents.q_learning.memory_state import memory_state
+from agents.q_learning.saved_run import save_dqn_run
+from agents.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from agents.runs.events import EventLog
-from agents.runs.folder import RunFolder
+from agents.runs.files import remove_partial_files
+from agents.runs.folder import RunError, RunFolder
 from agents.runs.interrupts import Interrupted, deferred_interrupt
 from agents.runs.machine import prepare_machine
+from agents.runs.stopwatch import Stopwatch
 
 __all__ = ["DQNExperiment", "summarize"]
 
+#: What a state of the wrong form leads to.
+_UNFIT = (AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 #: Told of the frames so far, the frames of the run and the last returns.
 Progress = Callable[[int, int, list[float]], None]
+MemoryMaker = Callable[[DQNConfig, DQNLoss, torch.Size], Any]
 
 
 class DQNExperiment:
@@ -34,6 +47,7 @@ class DQNExperiment:
     Args:
         config: the settings.
         folder: where its files go; ``None`` to keep nothing.
+        resume: whether to continue the run in the folder.
         make_memory: makes the replay buffer; by default that of the settings.
 
     Attributes:
@@ -41,6 +55,7 @@ class DQNExperiment:
         engine: where it learns.
         evaluator: plays the episodes of an evaluation.
         num_frames: frames of the whole run.
+        frame: frames so far.
         evaluations: what was found so far.
 
     Example:
@@ -55,28 +70,39 @@ class DQNExperiment:
         config: DQNConfig,
         folder: RunFolder | None = None,
         *,
-        make_memory: Callable[[DQNConfig, DQNLoss, torch.Size], Any] = make_memory,
+        resume: bool = False,
+        make_memory: MemoryMaker = memory_of_settings,
     ) -> None:
         if folder is not None:
-            folder.check_new(resumable=False)
+            folder.check(config) if resume else folder.check_new()
         prepare_machine(config.device, config.threads)
         self.config = config
         self.folder = folder
         logger = "tensorboard" if config.tensorboard else config.logger
         self._events = EventLog(folder, logger=logger)
-        self.engine = make_engine(
-            config, None if folder is None else folder.path, make_memory
-        )
+        self.engine = make_engine(config, make_memory)
         self.agent = self.engine.agent
+        self._own_memory = make_memory is not memory_of_settings
         self.evaluator = TaskEvaluator(config)
         self.num_frames = num_frames(config)
+        self.frame = 0
         self.evaluations: list[dict[str, Any]] = []
+        self.stopwatch = Stopwatch()
+        self._result: dict[str, Any] | None = None  # of a run that was over before
+        self._saved_frame: int | None = None
         if folder is not None:
-            try:
-                folder.create(config, resumable=False)
-            except BaseException:
-                self.engine.close()  # it has processes of its own
-                raise
+            if resume:
+                folder.acquire()
+                try:
+                    self._restore(folder)
+                except BaseException:
+                    folder.release()
+                    raise
+            else:
+                folder.create(config)
+        self._saved_at = time.monotonic()
+
+    # -- running ----------------------------------------------------------------------
 
     def run(self, progress: Progress | None = None) -> dict[str, Any]:
         """Collect and learn to the end.
@@ -88,61 +114,78 @@ class DQNExperiment:
             The result, as in ``result.json``.
 
         Raises:
+            CheckpointError, RunError: if a file cannot be written; the run can be
+                resumed from the last checkpoint then.
+            DivergenceError: if training diverges.
             EngineError: if another process failed.
-            RunError: if a file cannot be written.
-            KeyboardInterrupt: after Ctrl-C or SIGTERM.
+            KeyboardInterrupt: after Ctrl-C or SIGTERM, once the batch is learned and
+                saved.
         """
         try:
             with contextlib.closing(self.engine):
-                result, timing = self._run(progress)
-            if self.folder is not None:
-                self.folder.write("timing.json", timing)
-                self.folder.write("result.json", result)
+                return self._run(progress)
+        except EngineError as error:
+            raise EngineError(f"{error}. {self._how_to_go_on()}") from error
         finally:
             if self.folder is not None:
                 self.folder.release()
             self._events.close()
-        return result
 
-    def _run(
-        self, progress: Progress | None
-    ) -> tuple[dict[str, Any], dict[str, float]]:
-        count = self.config.evaluations
-        due = [-(-self.num_frames * part // count) for part in range(1, count + 1)]
-        torch.manual_seed(self.config.seed)  # of exploration
-        start = time.perf_counter()
-        evaluating = 0.0
-        frames = 0
+    def _run(self, progress: Progress | None) -> dict[str, Any]:
+        if self._result is not None:
+            self._events.send()  # what a kill kept from the logger
+            return self._result
+        self._announce()
         with deferred_interrupt() as interrupted:
+            start = time.perf_counter()
             for frames in self.engine.train(self.num_frames):
-                passed = int(np.searchsorted(due, frames, side="right"))
-                if passed:
-                    due = due[passed:]
-                    before = time.perf_counter()
-                    self.evaluate(frames)
-                    evaluating += time.perf_counter() - before
+                self.frame = frames
+                self.stopwatch.add("learning", start)
+                if self._is_evaluation_due():
+                    self.evaluate(self.frame)
                 if progress is not None:
                     last = self.evaluations[-1]["returns"] if self.evaluations else []
-                    progress(frames, self.num_frames, last)
+                    progress(self.frame, self.num_frames, last)
                 if signal := interrupted():
-                    raise Interrupted(signal)
-        if not self.evaluations or self.evaluations[-1]["frame"] < frames:
-            self.evaluate(frames)
-        seconds = time.perf_counter() - start
+                    self.save()
+                    raise Interrupted(signal, f"at frame {self.frame}, saved")
+                if time.monotonic() - self._saved_at > self.config.checkpoint_every:
+                    self.save()
+                start = time.perf_counter()
+        if self._last_evaluation < self.frame:
+            self.evaluate(self.frame)
         result = {
-            **self.config.as_dict(),
-            "frames": frames,
+            **self.config.what_matters(),
+            "frames": self.frame,
             **summarize(self.evaluations),
             "evaluations": self.evaluations,
         }
-        return result, {"learning": seconds - evaluating, "evaluation": evaluating}
+        if self.folder is not None:
+            self._finish(self.folder, result)
+        return result
+
+    @property
+    def _last_evaluation(self) -> int:
+        """The frame of the last evaluation."""
+        return self.evaluations[-1]["frame"] if self.evaluations else 0
+
+    def _is_evaluation_due(self) -> bool:
+        count = self.config.evaluations
+        due = [-(-self.num_frames * part // count) for part in range(1, count + 1)]
+        passed = np.searchsorted(due, [self._last_evaluation, self.frame], "right")
+        return bool(passed[0] < passed[1])
 
     def evaluate(self, frame: int) -> None:
         """Play episodes of every task, and note how they went.
 
         Args:
             frame: frames so far.
+
+        Raises:
+            DivergenceError: if training has diverged.
         """
+        start = time.perf_counter()
+        self.agent.check_divergence()
         event = {
             "returns": self.evaluator.returns(self.agent.network),
             "tasks": self.engine.current_tasks(),
@@ -151,7 +194,84 @@ class DQNExperiment:
         self.evaluations.append({"frame": frame, **event})
         self._events.note("evaluation", event, frame=frame)
         self._events.write()
+        self.stopwatch.add("evaluation", start)
+
+    def _finish(self, folder: RunFolder, result: dict[str, Any]) -> None:
+        folder.write("timing.json", self.stopwatch.seconds)
+        state = self.engine.ask_memory(memory_state)
+        save_dqn_run(folder, self.agent, None if self._own_memory else state)
+        folder.write("result.json", result)
+        folder.checkpoint.unlink(missing_ok=True)
         self._events.send()
+
+    # -- resuming ---------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write a checkpoint, from which a resumed run goes on.
+
+        Without a folder, the engine's state is only taken: on Ray, a new memory goes on
+        from it.
+
+        Raises:
+            CheckpointError, RunError: if it cannot be written; the last one is kept.
+        """
+        state = {
+            "engine": self.engine.state_dict(),
+            "frame": self.frame,
+            "evaluations": self.evaluations,
+            "written": self._events.size,
+            "seconds": self.stopwatch.seconds,
+        }
+        if self.folder is not None:
+            save_checkpoint(self.folder.checkpoint, state)
+            self._saved_frame = self.frame
+            self._announce()
+            self._events.send()
+        self._saved_at = time.monotonic()
+
+    def _restore(self, folder: RunFolder) -> None:
+        remove_partial_files(folder.path)
+        if folder.is_finished:
+            result = folder.read("result.json")
+            if not isinstance(result, dict) or "evaluations" not in result:
+                raise RunError(f"{folder.path / 'result.json'} is damaged")
+            self._result, self.frame = result, int(result["frames"])
+            folder.checkpoint.unlink(missing_ok=True)  # killed just before that
+            return
+        if not folder.checkpoint.exists():
+            self._events.rewind(0)  # killed before the first checkpoint
+            return
+        state = load_checkpoint(folder.checkpoint)
+        try:
+            self.engine.load_state_dict(state["engine"])
+            self.frame = self._saved_frame = int(state["frame"])
+            self.evaluations = [
+                {**event, "frame": int(event["frame"]), "returns": [*event["returns"]]}
+                for event in state["evaluations"]
+            ]
+            self.stopwatch.seconds = dict(state["seconds"])
+            written = int(state["written"])
+        except _UNFIT as error:
+            text = " ".join(str(error).split())
+            raise CheckpointError(
+                f"{folder.checkpoint} does not fit this run: {text}"
+            ) from error
+        # What was noted after the checkpoint will be noted again.
+        self._events.rewind(written)
+
+    def _announce(self) -> None:
+        self.engine.announce(f"the learner's process has ended. {self._how_to_go_on()}")
+
+    def _how_to_go_on(self) -> str:
+        """What is left after an error that is not the learner's."""
+        if self.folder is None:
+            return "Nothing was saved, because the run has no folder"
+        if self._saved_frame is None:
+            return f"Nothing was saved yet in {self.folder.path}"
+        return (
+            f"Frame {self._saved_frame} was saved; to go on: info-replay dqn --resume "
+            f"{self.folder.path}"
+        )
 
 
 def describe_memory(memory: TensorDictReplayBuffer, num_tasks: int) -> dict[str, Any]:

@@ -140,18 +140,14 @@ class TransitionFeatures(Transform):
         target: ``"dyn"`` or ``"td"``.
 
     Example:
-        The buffer of a Q-learner, with targets of mean 0 and deviation 1 (the last
-        transform acts first on what is written):
+        The buffer of a Q-learner:
 
         >>> from torchrl.data import Categorical, Unbounded
-        >>> from torchrl.envs import Compose
-        >>> from agents.q_learning import RunningStandardization, make_q_network
+        >>> from agents.q_learning import make_q_network
         >>> from info_replay import InfoReservoirReplayBuffer
         >>> loss = FeatureDQNLoss(make_q_network(Unbounded((4,)), Categorical(2)))
         >>> buffer = InfoReservoirReplayBuffer(
-        ...     1000,
-        ...     batch_size=64,
-        ...     transform=Compose(RunningStandardization(), TransitionFeatures(loss)),
+        ...     1000, batch_size=64, transform=TransitionFeatures(loss)
         ... )
     """
 

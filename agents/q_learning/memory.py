@@ -10,12 +10,10 @@ from torchrl.data import (
     TensorDictPrioritizedReplayBuffer,
     TensorDictReplayBuffer,
 )
-from torchrl.envs import Compose
 from torchrl.objectives import DQNLoss
 
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.features import TransitionFeatures
-from agents.q_learning.standardization import RunningStandardization
 from info_replay import make_criterion, make_replay_buffer
 
 __all__ = ["choose_target", "make_memory", "memory_options"]
@@ -76,9 +74,7 @@ def make_memory(
     options = memory_options(config)
     if config.keeps_features:
         target = choose_target(config, observation_shape)
-        options["transform"] = Compose(
-            RunningStandardization(), TransitionFeatures(loss, target)
-        )
+        options["transform"] = TransitionFeatures(loss, target)
     try:
         return make_replay_buffer(
             config.policy,

@@ -10,7 +10,6 @@ import numpy as np
 import ray
 import torch
 from tensordict import TensorDictBase
-from torchrl.collectors import Collector
 
 from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
@@ -39,7 +38,7 @@ class Report:
 
 
 class RemoteCollector:
-    """TorchRL's collector, with what the memory wants to know of its frames.
+    """Collects frames, with what the memory wants to know of them.
 
     It computes on the CPU and has all of an agent but a memory: the policy chooses the
     actions, and the loss, with the learner's weights, gives features and targets.
@@ -72,15 +71,6 @@ class RemoteCollector:
             target = choose_target(config, observation.shape)
             self._features = TransitionFeatures(self.agent.loss, target)
             self._stored += ["feature", "target"]
-        self._collector = Collector(
-            self.env,
-            self.agent.policy,
-            frames_per_batch=config.frames_per_batch,
-            total_frames=-1,
-            device=config.torch_device,
-            trust_policy=True,
-            auto_register_policy_transforms=False,
-        )
 
     def collect(self, weights: dict[str, Any], frames: int, buffer: Any) -> Report:
         """Collect a batch and write it to the buffer.
@@ -109,7 +99,8 @@ class RemoteCollector:
         """
         self.agent.loss.load_state_dict(weights)
         self.agent.exploration.eps.fill_(self.config.epsilon_after(frames))
-        batch = self._collector.next().reshape(-1)
+        steps = self.config.frames_per_batch // self.config.num_envs
+        batch = self.agent.rollout.collect(steps).reshape(-1)
         if self._features is not None:
             batch = self._features.inv(batch)
         return batch.select(*self._stored)
@@ -139,7 +130,7 @@ class CollectorPlace:
 
     def start(self) -> None:
         """Start a collector, which goes on where the one before it was."""
-        remote = ray.remote(num_cpus=1)(RemoteCollector)
+        remote = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(RemoteCollector)
         self.actor = remote.remote(self.config, self.index, self.lives, self.frames)
         self.lives += 1
 

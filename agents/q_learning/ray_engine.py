@@ -12,86 +12,47 @@ collector, and its weights go through a process group of a fixed number of membe
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.environment import current_tasks, make_torchrl_env
-from agents.q_learning.errors import EngineError
+from agents.q_learning.errors import EngineError, last_line
 from agents.q_learning.ray_collector import CollectorPlace, Report
 from agents.q_learning.ray_memory import (
     MOST_DEATHS,
     RayMemory,
     is_death,
-    last_line,
 )
+from agents.q_learning.ray_session import RaySession, check_ray
 
-__all__ = ["RayEngine", "connect"]
+__all__ = ["RayEngine"]
 
 _logger = logging.getLogger(__name__)
 #: How long to wait for news before Ctrl-C is looked for.
 _PATIENCE_SECONDS = 1.0
+#: How often Ray is looked after.
+_CHECK_SECONDS = 2.0
 #: How long the first collectors wait for the last ones.
 _START_SECONDS = 60.0
-
-
-def connect(num_cpus: int) -> bool:
-    """Use the Ray that there is, or start one on this machine.
-
-    Args:
-        num_cpus: that the run needs.
-
-    Returns:
-        Whether this process has connected or started it and has to shut it down.
-
-    Raises:
-        EngineError: if there should be a cluster but it does not answer.
-    """
-    if ray.is_initialized():
-        return False
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Collectors are the work to be done here, not something for when there is none.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-    # Not address="auto": that would join the Ray of another run on this machine, which
-    # ends with that run.
-    try:
-        ray.init(
-            num_cpus=max(num_cpus, os.cpu_count() or 1),
-            include_dashboard=False,
-            **quiet,
-        )
-    except ValueError:  # there is a cluster, and its CPUs are not ours to tell
-        try:
-            ray.init(**quiet)
-        except ConnectionError as error:
-            raise EngineError(f"Ray does not answer: {last_line(error)}") from error
-    if ray.cluster_resources().get("CPU", 0) < num_cpus:
-        _logger.warning(
-            "Ray has fewer than %d CPUs: some collectors have to wait for one", num_cpus
-        )
-    return True
 
 
 class RayEngine:
     """A learner in this process, its memory and its collectors in actors of Ray.
 
     A collector that dies is replaced. If the memory's actor dies, a new one goes on
-    from the last checkpoint. Any other error ends the run.
+    from the last :meth:`state_dict`. Any other error ends the run.
 
     Args:
         config: the settings.
-        folder: of the run; the memory is saved to ``memory`` in it. Without one, to a
-            temporary folder.
 
     Attributes:
         agent: the learner.
@@ -100,11 +61,9 @@ class RayEngine:
         collected: frames so far.
     """
 
-    def __init__(self, config: DQNConfig, folder: Path | None = None) -> None:
+    def __init__(self, config: DQNConfig) -> None:
         self.config = config
-        self._temporary = None if folder else tempfile.TemporaryDirectory()
-        root = folder or Path(self._temporary.name)  # type: ignore[union-attr]
-        self.memory = RayMemory(config, root / "memory")
+        self.memory = RayMemory(config)
         copies = config.collectors * config.num_envs
         env = make_torchrl_env(config, copies=copies)  # for its shapes only
         self.agent = DQNAgent(config, env, memory=lambda *_: self.memory)
@@ -113,9 +72,11 @@ class RayEngine:
             for index in range(config.collectors)
         ]
         self.collected = 0
-        self._owns_ray = False
+        self._session: RaySession | None = None
+        self._announced = ""
         self._pending: dict[Any, CollectorPlace] = {}
         self._weights: Any = None
+        self._next_check = 0.0
 
     # -- what an experiment asks for --------------------------------------------------
 
@@ -131,17 +92,24 @@ class RayEngine:
         Raises:
             EngineError: if something failed that a new actor would not mend.
         """
-        self._owns_ray = connect(self.config.collectors)
+        self._session = RaySession(self.config.collectors)
+        self._session.announce(self._announced)
+        try:
+            yield from self._train(num_frames)
+        except (RayError, ConnectionError) as error:
+            check_ray()
+            raise EngineError(f"Ray failed: {last_line(error)}") from error
+
+    def _train(self, num_frames: int) -> Iterator[int]:
         self._mend(self.memory.start)
         self._send_weights()
         for place in self.places:
             place.start()
         yield from self._wait_for_collectors()
-        next_save = time.monotonic() + self.config.checkpoint_every
         for place in self.places:
             self._request(place, num_frames)
         while self.collected < num_frames:
-            ready, _ = ray.wait([*self._pending], timeout=_PATIENCE_SECONDS)
+            ready, _ = self._wait([*self._pending])
             for future in ready:
                 place = self._pending.pop(future)
                 report = self._result(place, future)
@@ -151,9 +119,6 @@ class RayEngine:
                 self._request(place, num_frames)
                 if report is not None and self.collected >= self.config.learning_starts:
                     self._mend(self._learn)
-            if time.monotonic() >= next_save:
-                self._mend(self.memory.save)
-                next_save = time.monotonic() + self.config.checkpoint_every
             yield self.collected
 
     def current_tasks(self) -> list[int]:
@@ -170,27 +135,58 @@ class RayEngine:
         Returns:
             What it returns.
         """
-        try:
-            try:
-                return self.memory.ask(question, *details)
-            except RayActorError:
-                self.memory.revive()
-                return self.memory.ask(question, *details)
-        except RayTaskError as error:
-            raise EngineError(f"the memory failed: {last_line(error)}") from error
+        return self._retry(functools.partial(self.memory.ask, question, *details))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a run goes on from, also with a new learner.
+
+        Batches that were written but not reported yet are in the memory only.
+        """
+        return {
+            "agent": self.agent.state_dict(),
+            "memory": self._retry(self.memory.state_dict),
+            "collected": self.collected,
+            "places": [
+                {"frames": place.frames, "lives": place.lives, "tasks": place.tasks}
+                for place in self.places
+            ],
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict`, with new collectors.
+
+        Raises:
+            KeyError, RuntimeError, TypeError, ValueError: if it does not fit.
+        """
+        self.agent.load_state_dict(state_dict["agent"])
+        self.memory.load_state_dict(state_dict["memory"])
+        self.collected = int(state_dict["collected"])
+        for place, saved in zip(self.places, state_dict["places"], strict=True):
+            place.frames, place.lives = int(saved["frames"]), int(saved["lives"])
+            place.tasks = list(saved["tasks"])
+
+    def announce(self, text: str) -> None:
+        """Say what is to be told if Ray ends this process.
+
+        Args:
+            text: one line.
+        """
+        self._announced = text
+        if self._session is not None:
+            self._session.announce(text)
 
     def close(self) -> None:
         """End all actors, and Ray if it was started or connected to here."""
         self._pending.clear()
         if ray.is_initialized():
-            for place in self.places:
-                place.close()
-            self.memory.close()
-        if self._owns_ray:
-            self._owns_ray = False
-            ray.shutdown()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+            with contextlib.suppress(EngineError, RayError):
+                check_ray()  # a dead one would be waited for
+                for place in self.places:
+                    place.close()
+                self.memory.close()
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
     # -- one step after the other -----------------------------------------------------
 
@@ -199,10 +195,16 @@ class RayEngine:
         starting = [place.actor.__ray_ready__.remote() for place in self.places]
         deadline = time.monotonic() + _START_SECONDS
         while starting and time.monotonic() < deadline:
-            _, starting = ray.wait(
-                starting, num_returns=len(starting), timeout=_PATIENCE_SECONDS
-            )
+            _, starting = self._wait(starting, len(starting))
             yield self.collected
+
+    def _wait(self, futures: list[Any], count: int = 1) -> tuple[list[Any], list[Any]]:
+        """Wait for some of them for a while, and look after Ray every now and then."""
+        found = ray.wait(futures, num_returns=count, timeout=_PATIENCE_SECONDS)
+        if time.monotonic() > self._next_check:
+            check_ray()
+            self._next_check = time.monotonic() + _CHECK_SECONDS
+        return found
 
     def _request(self, place: CollectorPlace, num_frames: int) -> None:
         """Ask for a batch, unless those that are on their way are enough."""
@@ -219,6 +221,7 @@ class RayEngine:
             report: Report = ray.get(future)
         except RayTaskError as error:
             if not isinstance(error.cause, RayActorError):
+                self.agent.check_divergence(error)
                 raise EngineError(
                     f"collector {place.index} failed: {last_line(error)}"
                 ) from error
@@ -230,6 +233,7 @@ class RayEngine:
         return None
 
     def _replace(self, place: CollectorPlace, error: RayActorError) -> None:
+        check_ray()  # a new collector would wait for ever
         place.deaths += 1
         if not is_death(error) or place.deaths > MOST_DEATHS:
             often = f" {place.deaths} times in a row" * (place.deaths > 1)
@@ -247,7 +251,8 @@ class RayEngine:
     def _learn(self) -> None:
         """The gradient steps that go with one batch."""
         if self.memory.holds_frames:
-            self.agent.learn(self.config.updates_per_batch)
+            with self.agent.noticing_divergence():
+                self.agent.learn(self.config.updates_per_batch)
             self.agent.target_updater.step()
             self._send_weights()
 
@@ -264,3 +269,14 @@ class RayEngine:
             raise EngineError(f"the memory failed: {last_line(error)}") from error
         except RayActorError:
             self.memory.revive()
+
+    def _retry(self, action: Callable[[], Any]) -> Any:
+        """What needs the memory and gives a result; if it is dead, from a new one."""
+        try:
+            try:
+                return action()
+            except RayActorError:
+                self.memory.revive()
+                return action()
+        except RayTaskError as error:
+            raise EngineError(f"the memory failed: {last_line(error)}") from error

@@ -1,11 +1,10 @@
-"""A replay buffer in an actor of Ray, and its checkpoints: :class:`RayMemory`."""
+"""A replay buffer in an actor of Ray that may die: :class:`RayMemory`."""
 
 from __future__ import annotations
 
 import functools
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -22,24 +21,21 @@ from torchrl.data import (
 )
 
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.errors import EngineError
+from agents.q_learning.errors import EngineError, last_line
 from agents.q_learning.memory import memory_options
-from agents.q_learning.standardization import RunningStandardization
+from agents.q_learning.memory_state import memory_state, restore_memory
+from agents.q_learning.ray_session import check_ray, fetch
 from info_replay import (
     InfoReservoirReplayBuffer,
     SelectiveReplayBuffer,
     make_replay_buffer,
 )
-from info_replay.storage.snapshot import current_snapshot, new_snapshot
 
 __all__ = [
     "MOST_DEATHS",
     "RayMemory",
     "buffer_parts",
     "is_death",
-    "last_line",
-    "load_memory",
-    "save_memory",
 ]
 
 #: After so many deaths in a row, without any work in between, a run gives up.
@@ -55,38 +51,31 @@ def is_death(error: RayActorError) -> bool:
     return not error.actor_init_failed
 
 
-def last_line(error: BaseException) -> str:
-    """What an error says, without the traceback that Ray puts in front of it."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
-
-
 class RayMemory:
-    """A :class:`RayReplayBuffer` that can be started again from its checkpoint.
+    """A :class:`RayReplayBuffer` that can be started again from what was saved of it.
 
-    The actor lives on the learner's node, so that both see the same files, and asks for
-    no CPU of its own, so that there is always room for it.
+    The actor lives on the learner's node, and asks for no CPU of its own, so that there
+    is always room for it. What was saved is held by Ray on that node, on disk if there
+    is no room for it.
 
     Args:
         config: the settings.
-        checkpoint: folder to save to.
 
     Attributes:
         config: the settings.
-        checkpoint: the folder.
         buffer: the buffer as it is now, once started.
     """
 
     buffer: RayReplayBuffer
 
-    def __init__(self, config: DQNConfig, checkpoint: Path) -> None:
-        self.checkpoint = checkpoint.absolute()
+    def __init__(self, config: DQNConfig) -> None:
         self.config = config
+        self._saved: Any = None  # a state, or a reference to one
         self._deaths = 0
         self._holds_frames = False
 
     def start(self) -> None:
-        """Start the actor with what the checkpoint holds, or empty without one.
+        """Start the actor with what was saved, or empty without that.
 
         Raises:
             EngineError: if the buffer cannot be made.
@@ -103,7 +92,10 @@ class RayMemory:
         )
         self._holds_frames = False
         try:
-            self.ask(load_memory, self.checkpoint)
+            if self._saved is None:
+                fetch(self.actor.__ray_ready__.remote())
+            else:
+                self.ask(restore_memory, self._saved)
         except (RayTaskError, RayActorError) as error:
             if isinstance(error, RayTaskError) or not is_death(error):
                 raise EngineError(
@@ -115,8 +107,9 @@ class RayMemory:
         """Start a new actor if the old one is dead.
 
         Raises:
-            EngineError: if actors die one after the other.
+            EngineError: if actors die one after the other, or Ray is dead.
         """
+        check_ray()  # a new actor would wait for ever
         while not self._is_alive():
             self._deaths += 1
             if self._deaths > MOST_DEATHS:
@@ -132,12 +125,12 @@ class RayMemory:
             _logger.warning(
                 "the buffer's actor died; a new one holds the %d transitions of the "
                 "last checkpoint",
-                len(self.buffer),
+                self.ask(len),
             )
 
     def _is_alive(self) -> bool:
         try:
-            ray.get(self.actor.__ray_ready__.remote())
+            fetch(self.actor.__ray_ready__.remote())
         except RayActorError:
             return False
         return True
@@ -157,7 +150,7 @@ class RayMemory:
     def holds_frames(self) -> bool:
         """Whether there is anything to sample."""
         if not self._holds_frames:
-            self._holds_frames = len(self.buffer) > 0
+            self._holds_frames = self.ask(len) > 0
         return self._holds_frames
 
     def sample(self, batch_size: int) -> TensorDictBase:
@@ -166,7 +159,8 @@ class RayMemory:
         Args:
             batch_size: number of transitions.
         """
-        return self.buffer.sample(batch_size).to(self.config.torch_device)
+        sample: TensorDictBase = self.ask(_sample, batch_size)
+        return sample.to(self.config.torch_device)
 
     def update_tensordict_priority(self, data: TensorDictBase) -> None:
         """Write fresh features and priorities back.
@@ -174,9 +168,7 @@ class RayMemory:
         Args:
             data: a sample after the loss; only what is new of it travels.
         """
-        self.buffer.update_tensordict_priority(
-            data.select(*_RETURNED, strict=False).detach().cpu()
-        )
+        self.ask(_update, data.select(*_RETURNED, strict=False).detach().cpu())
         self._deaths = 0
 
     def ask(self, question: Callable[..., Any], *details: Any) -> Any:
@@ -189,20 +181,18 @@ class RayMemory:
         Returns:
             What it returns.
         """
-        return ray.get(self.actor.__ray_call__.remote(question, *details))
+        return fetch(self.actor.__ray_call__.remote(question, *details))
 
-    def save(self) -> None:
-        """Save to the checkpoint, whole or not at all.
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the buffer is; a new actor goes on from it, too."""
+        saved = self.actor.__ray_call__.remote(memory_state)
+        state: dict[str, Any] = fetch(saved)
+        self._saved = saved
+        return state
 
-        Raises:
-            EngineError: if it cannot be written.
-        """
-        try:
-            self.ask(save_memory, self.checkpoint)
-        except RayTaskError as error:
-            raise EngineError(
-                f"cannot save the memory to {self.checkpoint}: {last_line(error)}"
-            ) from error
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Start from a :meth:`state_dict`; before :meth:`start`."""
+        self._saved = state_dict
 
     def close(self) -> None:
         """End the actor, if it was started."""
@@ -210,25 +200,12 @@ class RayMemory:
             self.buffer.close()
 
 
-def save_memory(memory: TensorDictReplayBuffer, path: Path) -> None:
-    """Save a buffer to a folder, whole or not at all, whatever its class."""
-    if isinstance(memory, SelectiveReplayBuffer):
-        memory.dumps(path)
-        return
-    with new_snapshot(path) as snapshot:
-        memory.dumps(snapshot)
+def _sample(memory: TensorDictReplayBuffer, batch_size: int) -> TensorDictBase:
+    return memory.sample(batch_size)
 
 
-def load_memory(memory: TensorDictReplayBuffer, path: Path) -> None:
-    """Continue from what :func:`save_memory` wrote; without such, stay empty."""
-    try:
-        with current_snapshot(path) as snapshot:
-            if not isinstance(memory, SelectiveReplayBuffer):
-                memory.loads(snapshot)
-                return
-    except FileNotFoundError:
-        return
-    memory.loads(path)
+def _update(memory: TensorDictReplayBuffer, data: TensorDictBase) -> None:
+    memory.update_tensordict_priority(data)
 
 
 def buffer_parts(
@@ -250,8 +227,6 @@ def buffer_parts(
             )
         return TensorDictReplayBuffer, options
     options["capacity"] = config.capacity
-    if config.keeps_features:
-        options["transform_factory"] = RunningStandardization
     if config.policy == "infors":
         return InfoReservoirReplayBuffer, options | memory_options(config)
     options["writer"] = functools.partial(_make_writer, config)

@@ -6,6 +6,8 @@
 * :mod:`~agents.runs.checkpoint`: the state of a run in one file;
 * :mod:`~agents.runs.files`: how all of these are written;
 * :mod:`~agents.runs.machine`: the device and the threads to compute on;
+* :mod:`~agents.runs.divergence`: the error of training that diverges;
+* :mod:`~agents.runs.randomness`: torch's global random numbers, borrowed;
 * :mod:`~agents.runs.interrupts`, :mod:`~agents.runs.stopwatch`,
   :mod:`~agents.runs.pictures`.
 """

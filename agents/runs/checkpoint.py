@@ -31,9 +31,10 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     try:
         with replace_file(path) as file:
             torch.save(state, file)
-    except (OSError, RuntimeError) as error:  # torch raises the latter on a full disk
+    except (OSError, RuntimeError) as error:
         kept = f"; the last one, {path}, is kept" if path.exists() else ""
-        raise CheckpointError(f"cannot write a checkpoint ({error}){kept}") from error
+        reason = _reason(error)
+        raise CheckpointError(f"cannot write a checkpoint ({reason}){kept}") from error
 
 
 def load_checkpoint(
@@ -49,13 +50,14 @@ def load_checkpoint(
         The state, on the host.
 
     Raises:
-        CheckpointError: if there is none or it is damaged.
+        CheckpointError: if there is none, it is damaged, or it is larger unpacked.
     """
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint {path}")
     try:
-        # torch does not compare the checksums that it writes.
         with zipfile.ZipFile(path) as archive:
+            _check_sizes(archive, path.stat().st_size)
+            # torch does not compare the checksums that it writes.
             wrong = archive.testzip()
         if wrong is not None:
             raise ValueError(f"the checksum of {wrong} is wrong")
@@ -67,3 +69,35 @@ def load_checkpoint(
         text = text.splitlines()[0] if text else type(error).__name__
         raise CheckpointError(f"{path} is damaged ({text}). {advice}") from error
     return state
+
+
+def _reason(error: BaseException) -> str:
+    """Why a file cannot be written, in one line.
+
+    On a full disk torch raises an error about its own bookkeeping; that of the system
+    comes before it.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return " ".join(str(cause or error).split())
+
+
+def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse an archive that is larger unpacked than it is; torch compresses nothing.
+
+    Args:
+        archive: whose content was not read yet.
+        size: of its file, in bytes.
+
+    Raises:
+        ValueError: if it is.
+    """
+    entries = archive.infolist()
+    for entry in entries:
+        stored = entry.compress_type == zipfile.ZIP_STORED
+        if not stored or entry.compress_size != entry.file_size:
+            raise ValueError(f"{entry.filename} is compressed")
+    unpacked = sum(entry.file_size for entry in entries)
+    if unpacked > size:
+        raise ValueError(f"its parts have {unpacked} bytes, the file has {size}")

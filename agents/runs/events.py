@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from agents.runs.files import append_lines
+from agents.runs.files import append_lines, cut_file
 from agents.runs.folder import RunError, RunFolder
 from agents.runs.loggers import LogFeed
 
@@ -105,21 +105,25 @@ class EventLog:
             size: bytes that were written at that moment.
 
         Raises:
-            RunError: if the file is shorter than that.
+            RunError: if the file is shorter than that, or cannot be cut; it is as it
+                was then.
         """
         if self._folder is None:
             return
         metrics = self._folder.metrics
-        if size == 0:
-            metrics.unlink(missing_ok=True)
-        elif not metrics.exists() or metrics.stat().st_size < size:
+        there = metrics.stat().st_size if metrics.exists() else 0
+        if there < size:
             raise RunError(
                 f"{metrics} is shorter than when the checkpoint was written: the run "
                 "cannot be resumed"
             )
-        else:
-            with metrics.open("ab") as file:
-                file.truncate(size)
+        try:
+            if size == 0:
+                metrics.unlink(missing_ok=True)
+            elif there > size:
+                cut_file(metrics, size)
+        except OSError as error:
+            raise RunError(f"cannot write {metrics} ({error})") from error
         self.size = size
 
 

@@ -10,12 +10,12 @@
 ``memory.pt``             the whole memory at the end
 ``checkpoint.pt``         while the run is not over
 ``logs``                  files of a logger (TensorBoard, say)
-``memory``                folder of the memory's last checkpoint, with engine 'ray'
 ========================  ===========================================================
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -35,6 +35,18 @@ __all__ = ["RunError", "RunFolder", "default_folder"]
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
 _PACKAGES = ("torch", "torchvision", "torchrl", "tensordict", "gymnasium", "numpy")
+# What a new run would continue or overwrite.
+_FILES = (
+    "versions.json",
+    "metrics.jsonl",
+    "timing.json",
+    "checkpoint.pt",
+    "result.json",
+    "network.pt",
+    "memory.pt",
+    "memory",
+    "logs",
+)
 _LONGEST_NAME = 120  # bytes; most file systems allow 255
 
 
@@ -46,7 +58,10 @@ class RunFolder:
     """Reads and writes the files of a run.
 
     Args:
-        path: the folder.
+        path: the folder; ``~`` is the user's home folder.
+
+    Raises:
+        RunError: if it is in the home folder of nobody.
 
     Attributes:
         checkpoint: file of the last checkpoint.
@@ -54,7 +69,12 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        try:
+            self.path = Path(path).expanduser()
+        except RuntimeError:  # pathlib's words do not name the path
+            raise RunError(
+                f"{path} is in the home folder of a user who does not exist"
+            ) from None
         self.checkpoint = self.path / "checkpoint.pt"
         self.metrics = self.path / "metrics.jsonl"
         # The system releases it when the process ends, however that happens.
@@ -65,21 +85,23 @@ class RunFolder:
         """Whether the run is over."""
         return (self.path / "result.json").exists()
 
-    def check_new(self, *, resumable: bool = True) -> None:
-        """Refuse to start a run where there is one.
-
-        Args:
-            resumable: whether such a run could be continued.
+    def check_new(self) -> None:
+        """Refuse to start a run where there is one, or a part of one.
 
         Raises:
-            RunError: if a run is there already.
+            RunError: if a run is there already, or a file of one.
         """
-        if (self.path / "config.json").exists():
+        if os.path.lexists(self.path / "config.json"):
             raise RunError(
-                f"{self.path} holds a run already: give "
-                + ("--resume to continue it, or " if resumable else "")
-                + "another folder (--out)"
+                f"{self.path} holds a run already: give --resume to continue it, or "
+                "another folder (--out)"
             )
+        for name in _FILES:
+            if os.path.lexists(self.path / name):
+                raise RunError(
+                    f"{self.path / name} is of another run: give another folder "
+                    "(--out), or delete it"
+                )
 
     def acquire(self) -> None:
         """Keep other processes from running in this folder, until :meth:`release`.
@@ -104,23 +126,20 @@ class RunFolder:
         """Let others run in this folder."""
         self._lock.release()
 
-    def create(
-        self, config: Settings, *, resumable: bool = True, data: str | None = None
-    ) -> None:
+    def create(self, config: Settings, *, data: str | None = None) -> None:
         """Make and acquire the folder of a new run.
 
         Args:
             config: its settings.
             data: fingerprint of what it learns from.
-            resumable: whether it could be continued.
 
         Raises:
             RunError: if a run is there already.
         """
-        self.check_new(resumable=resumable)
+        self.check_new()
         self.acquire()
         try:
-            self.check_new(resumable=resumable)  # somebody may have been faster
+            self.check_new()  # somebody may have been faster
             self.write("config.json", config.as_dict())
             about = {} if data is None else {"data": data}
             self.write("versions.json", {**_versions(), **about})
@@ -175,8 +194,6 @@ class RunFolder:
         if not path.exists():
             raise RunError(f"there is no run to resume in {self.path}")
         found = self.read("config.json")
-        if not isinstance(found, dict):
-            raise RunError(f"{path} is damaged: expected settings by name")
         try:
             return kind(**found)
         except (TypeError, ValueError) as error:
@@ -209,7 +226,7 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"cannot write {path} ({error})") from error
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> dict[str, Any]:
         """Read a JSON file.
 
         Raises:
@@ -217,16 +234,41 @@ class RunFolder:
         """
         path = self.path / name
         try:
-            return json.loads(path.read_text())
+            return _as_object(path.read_text())
         except FileNotFoundError:
             raise RunError(f"{path} is missing: this is not a finished run") from None
         except OSError as error:
             raise RunError(f"cannot read {path} ({error})") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RunError(f"{path} is damaged: {error}") from error
 
-    def events(self, kind: str) -> Iterator[dict[str, Any]]:
+    @contextlib.contextmanager
+    def expecting_a_run(self) -> Iterator[None]:
+        """Where values of the files are used, which may be of any type.
+
+        Raises:
+            RunError: in place of the error that a value of a wrong type leads to.
+        """
+        try:
+            yield
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
+            text = " ".join(str(error).split())
+            raise RunError(
+                f"the files in {self.path} are not those of a run: {text}"
+            ) from error
+
+    def events(self, kind: str, size: int | None = None) -> Iterator[dict[str, Any]]:
         """The events of one kind, in order.
+
+        Args:
+            kind: of the events.
+            size: bytes of the file to read; ``None`` for all.
 
         Raises:
             RunError: if a line is damaged.
@@ -234,11 +276,13 @@ class RunFolder:
         if not self.metrics.exists():
             return
         try:
-            lines = self.metrics.read_text().splitlines()
-            events = [json.loads(line) for line in lines]
-        except ValueError as error:
+            lines = self.metrics.read_bytes()[:size].decode().splitlines()
+            events = [_as_object(line) for line in lines]
+        except OSError as error:
+            raise RunError(f"cannot read {self.metrics} ({error})") from error
+        except (ValueError, RecursionError) as error:
             raise RunError(f"{self.metrics} is damaged: {error}") from error
-        yield from (event for event in events if event["kind"] == kind)
+        yield from (event for event in events if event.get("kind") == kind)
 
 
 def default_folder(
@@ -284,6 +328,14 @@ def _word(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return name if value else f"no-{name}"
     return f"{name}-{value}" if isinstance(value, str) else f"{name}{value}"
+
+
+def _as_object(text: str) -> dict[str, Any]:
+    """The names and values of a JSON object; refuses any other JSON value."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"expected names and values, got {text.strip():.40}")
+    return found
 
 
 def _versions() -> dict[str, str]:

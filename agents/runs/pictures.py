@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.runs.files import replace_file
 
 __all__ = ["Pictures"]
 
@@ -28,7 +35,7 @@ class Pictures:
 
         self.folder = folder
         self.paths: list[Path] = []
-        self.pyplot = plt
+        self.pyplot: Any = plt
 
     def start(self, **labels: str) -> tuple[Any, Any]:
         """A figure and its axes, with the labels of these."""
@@ -38,7 +45,18 @@ class Pictures:
 
     def save(self, figure: Any, name: str) -> None:
         """Write a figure as a PNG file and forget it."""
-        path = self.folder / f"{name}.png"
-        figure.savefig(path, dpi=120)
+        with self._replace(name) as file:
+            figure.savefig(file, format="png", dpi=120)
         self.pyplot.close(figure)
+
+    def save_image(self, image: NDArray[np.uint8], name: str) -> None:
+        """Write an image, shape ``(height, width, 3)``, as a PNG file."""
+        with self._replace(name) as file:
+            self.pyplot.imsave(file, image, format="png")
+
+    @contextlib.contextmanager
+    def _replace(self, name: str) -> Iterator[IO[bytes]]:
+        path = self.folder / f"{name}.png"
+        with replace_file(path) as file:
+            yield file
         self.paths.append(path)

@@ -12,12 +12,15 @@ __all__ = [
     "check_learner",
     "check_network",
     "check_policy",
+    "check_weights",
     "needs_classes",
     "numbers_of",
 ]
 
 #: Instead of a policy: no memory at all.
 NO_REPLAY = "none"
+# A larger step size, or weight of a loss, is beyond what 32 bits can multiply with.
+_LARGEST_WEIGHT = 1e30
 
 
 def check_policy(name: str) -> None:
@@ -44,6 +47,20 @@ def check_learner(name: str) -> None:
     """Refuse what is not a learner."""
     if not is_object(name):
         check_choice("learner", name, "agents.supervised.learner:LEARNERS")
+
+
+def check_weights(**weights: float) -> None:
+    """Refuse weights of a loss, by their names, that cannot be computed with.
+
+    Raises:
+        ValueError: naming the first.
+    """
+    for name, value in weights.items():
+        if not 0 <= value <= _LARGEST_WEIGHT:
+            raise ValueError(
+                f"{name} must be at least 0 and at most {_LARGEST_WEIGHT:g}, got "
+                f"{value!r}"
+            )
 
 
 def numbers_of(text: str) -> list[int]:

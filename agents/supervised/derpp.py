@@ -10,9 +10,10 @@ import torch.nn.functional as F  # noqa: N812  the name everybody knows
 from numpy.typing import NDArray
 from torchrl.data import TensorDictReplayBuffer
 
+from agents.supervised.checks import check_weights
 from agents.supervised.learner import DivergenceError
 from agents.supervised.networks import FeatureNetwork
-from agents.supervised.replay_learner import ReplayLearner, check_weights
+from agents.supervised.replay_learner import ReplayLearner
 
 __all__ = ["DERPlusPlusAgent", "DivergenceError"]
 

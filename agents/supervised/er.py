@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torchrl.data import TensorDictReplayBuffer
 
+from agents.supervised.checks import check_weights
 from agents.supervised.networks import FeatureNetwork
-from agents.supervised.replay_learner import ReplayLearner, check_weights
+from agents.supervised.replay_learner import ReplayLearner
 
 __all__ = ["ExperienceReplay"]
 

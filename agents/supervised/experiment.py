@@ -7,6 +7,7 @@ can be killed at any moment and resumed; what comes out is the same bit for bit.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from agents.runs.checkpoint import save_checkpoint
 from agents.runs.events import EventLog
 from agents.runs.files import remove_partial_files
 from agents.runs.folder import RunFolder
@@ -35,6 +36,7 @@ from agents.supervised.evaluation import Evaluator, Metric, named_metrics
 from agents.supervised.learner import Learner
 from agents.supervised.memory import make_memory as memory_of_settings
 from agents.supervised.results import describe_memory, summarize
+from agents.supervised.resuming import read_progress, read_result, restore_parts
 from agents.supervised.saved_run import check_savable, restore_agent, save_run
 from continual_envs import StreamEnv
 
@@ -365,36 +367,32 @@ class Experiment:
         self._saved_at = time.monotonic()
 
     def _restore(self, folder: RunFolder) -> None:
-        remove_partial_files(folder.path)
+        """Go on from a run's files, which change only after all of them are read."""
         if folder.is_finished:
-            folder.checkpoint.unlink(missing_ok=True)  # killed just before that
-            self._result = result = folder.read("result.json")
+            result = read_result(folder)
+            restore_agent(folder, self.agent)
+            self._result = result
             self.step = self.num_steps = result["steps_done"]
             self.is_over = True
             self._rewards = [result["prequential"]]  # the single ones are gone
             self._reward_sum = result["prequential"] * self.step
-            restore_agent(folder, self.agent)
-            return
-        if not folder.checkpoint.exists():
+            folder.checkpoint.unlink(missing_ok=True)  # killed just before that
+        elif os.path.lexists(folder.checkpoint):
+            names = self._evaluator.metrics
+            state = read_progress(folder, self.env, self.num_steps, names)
+            self._go_on_from(state, folder)
+            # What was noted after the checkpoint will be noted again.
+            self._events.rewind(state["written"])
+        else:
             self._events.rewind(0)  # killed before the first checkpoint
-            return
-        state = load_checkpoint(folder.checkpoint)
-        try:
-            self.observation, _ = self.env.load_state_dict(state["env"])
-            self.agent.load_state_dict(state["agent"])
-            self.step, self.is_over = state["step"], state["over"]
-            if self.is_over:
-                self.num_steps = self.step
-            self._rewards = state["rewards"]
-            self._reward_sum = math.fsum(self._rewards)
-            self._scores = state["scores"]
-            self._metrics = state["metrics"]
-            written = state["written"]
-            self.agent.stopwatch.seconds = state["seconds"]
-        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-            text = " ".join(str(error).split())
-            raise CheckpointError(
-                f"{folder.checkpoint} does not fit this run: {text}"
-            ) from error
-        # What was noted after the checkpoint will be noted again.
-        self._events.rewind(written)
+        remove_partial_files(folder.path)
+
+    def _go_on_from(self, state: dict[str, Any], folder: RunFolder) -> None:
+        self.observation = restore_parts(folder, state, self.agent, self.env)
+        self.step, self.is_over = state["step"], state["over"]
+        if self.is_over:
+            self.num_steps = self.step
+        self._rewards = state["rewards"]
+        self._reward_sum = math.fsum(self._rewards)
+        self._scores, self._metrics = state["scores"], state["metrics"]
+        self.agent.stopwatch.seconds = state["seconds"]

@@ -28,7 +28,7 @@ from agents.supervised.inputs import scale
 from continual_envs import Dataset, Part, make_dataset
 from continual_envs.checks import check_count, is_whole
 from continual_envs.datasets import DataOptions
-from continual_envs.datasets.files import data_root
+from continual_envs.datasets.files import data_root, expand_user
 from continual_envs.datasets.make import FUNCTION, KINDS
 
 __all__ = ["MODELS", "make_features"]
@@ -94,8 +94,9 @@ def make_features(
         >>> np.load(path)["X"].shape
         (1500, 4)
     """
-    if out is not None:
-        _check_replaceable(Path(out))
+    chosen = None if out is None else expand_user(out)
+    if chosen is not None:
+        _check_replaceable(chosen)
     check_count("batch_size", batch_size)
     size = _as_size(image_size)
     dataset = _read(data, size, options)
@@ -114,10 +115,7 @@ def make_features(
         **look,
     }
     name = model if isinstance(model, str) else type(model).__name__
-    if out is not None:
-        path = Path(out)
-    else:
-        path = _default_path(dataset, name, about, options.get("data_dir"))
+    path = chosen or _default_path(dataset, name, about, options.get("data_dir"))
     if _made_from(path) == about:
         return path
     parts = (dataset.train, dataset.test)

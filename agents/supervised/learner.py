@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.runs.divergence import DivergenceError
 from agents.runs.stopwatch import Stopwatch
 from info_replay.registry import Registry
 
@@ -25,16 +26,6 @@ if TYPE_CHECKING:  # names of learners can be listed without torch
     from torchrl.data import TensorDictReplayBuffer
 
 __all__ = ["LEARNERS", "DivergenceError", "Learner", "make_learner"]
-
-
-class DivergenceError(RuntimeError):
-    """The network's numbers have grown beyond what can be computed with."""
-
-    def __init__(self, reason: object) -> None:
-        super().__init__(
-            f"learning has diverged: {reason}. A smaller learning_rate, alpha or beta "
-            "may help"
-        )
 
 
 class Learner(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torchrl.data import TensorDictReplayBuffer
 
+from agents.runs.randomness import OwnRandomness, drawing_from
 from agents.runs.stopwatch import Stopwatch
+from agents.supervised.checks import check_weights
 from agents.supervised.gradients import mean_loss
 from agents.supervised.inputs import augment, scale, without_padding
 from agents.supervised.learner import DivergenceError
 from agents.supervised.networks import FeatureNetwork
-from agents.supervised.randomness import OwnRandomness, drawing_from
 from agents.supervised.replay import Replay, Samples
+from agents.supervised.saved_states import check_learner_state
 
-__all__ = ["ReplayLearner", "check_weights"]
+__all__ = ["ReplayLearner"]
 
 # A network whose numbers are larger has diverged. The least that a memory of ours calls
 # too large are features of 7e3, at the smallest jitter of the settings.
@@ -358,31 +359,23 @@ class ReplayLearner(abc.ABC):
         """Continue from a :meth:`state_dict`.
 
         Raises:
-            KeyError: if a part is missing; nothing is changed.
+            ValueError: if it is not one of such a learner; nothing is changed then.
         """
-        for part in ("network", "optimizer", "memory", "generator"):
-            if part not in state_dict:
-                raise KeyError(f"this is not the state of an agent: it has no {part!r}")
-        self.network.load_state_dict(state_dict["network"])
-        self.optimizer.load_state_dict(state_dict["optimizer"])
+        check_learner_state(
+            state_dict, self.network, self.optimizer, self._generator, self._randomness
+        )
+        if (self.memory is None) != (state_dict["memory"] is None):
+            raise ValueError("only one of the learner and its state has a memory")
+        # The memory comes first: it checks its own state, and the rest cannot fail.
         if self.memory is not None:
             self.memory.load_state_dict(state_dict["memory"])
+        self.network.load_state_dict(state_dict["network"])
+        self.optimizer.load_state_dict(state_dict["optimizer"])
         self._generator.set_state(state_dict["generator"].cpu())
         # Older states have none: networks were not random then.
         if self._randomness is not None and "randomness" in state_dict:
             self._randomness.load_state_dict(state_dict["randomness"])
         self._acted = None
-
-
-def check_weights(**weights: float) -> None:
-    """Refuse weights of a loss, by their names, that are negative or not finite.
-
-    Raises:
-        ValueError: naming the first.
-    """
-    for name, value in weights.items():
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be at least 0, got {value!r}")
 
 
 def _as_bounds(

@@ -5,8 +5,10 @@ Both files hold plain values and tensors only; reading them runs no code from th
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from agents.objects import is_object, object_name
-from agents.runs.checkpoint import load_checkpoint, save_checkpoint
+from agents.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from agents.runs.folder import RunError, RunFolder
 from agents.supervised.assembly import NetworkSource
 from agents.supervised.config import ExperimentConfig
@@ -24,6 +26,7 @@ from agents.supervised.inputs import scale
 from agents.supervised.learner import Learner
 from agents.supervised.memory import make_memory
 from agents.supervised.networks import FeatureNetwork, make_network
+from agents.supervised.saved_states import check_parts, check_weights_fit, check_whole
 from continual_envs import Dataset, Standardization, StreamEnv
 from continual_envs.datasets import to_inputs
 from continual_envs.datasets.standardization import Scale
@@ -41,6 +44,15 @@ __all__ = [
 _NETWORK, _MEMORY = "network.pt", "memory.pt"
 _ADVICE = "Run it again to have it anew"
 _BATCH = 1000
+_CONTENT = (
+    "weights",
+    "input_shape",
+    "input_dtype",
+    "num_classes",
+    "num_outputs",
+    "prediction_range",
+    "standardization",
+)
 
 
 @dataclass(frozen=True)
@@ -173,13 +185,16 @@ def restore_agent(folder: RunFolder, agent: Learner) -> None:
         agent: made from the settings of the run.
 
     Raises:
-        CheckpointError: if a file is missing or damaged.
+        CheckpointError: if a file is missing, damaged, or of another run; nothing is
+            changed then.
     """
-    saved = load_checkpoint(folder.path / _NETWORK, _ADVICE)
-    _load_weights(agent.network, saved["weights"], folder.path)
+    with _expecting_weights(folder.path / _NETWORK) as path:
+        weights = _read(path, "weights")["weights"]
+    _check_network(agent.network, weights, folder.path)
     if agent.memory is not None and (folder.path / _MEMORY).exists():
-        content = load_checkpoint(folder.path / _MEMORY, _ADVICE)
-        agent.memory.load_state_dict(content["state"])
+        with _expecting_weights(folder.path / _MEMORY) as path:
+            agent.memory.load_state_dict(_read(path, "state")["state"])
+    agent.network.load_state_dict(weights)
 
 
 def load_run(
@@ -218,25 +233,27 @@ def load_run(
     place = RunFolder(folder)
     result = place.read("result.json")
     config = _read_config(place, network, own_code=own_code)
-    saved = load_checkpoint(place.path / _NETWORK, _ADVICE)
-    shape = tuple(int(size) for size in saved["input_shape"])
-    made = make_network(
-        config.network if network is None else network,
-        shape,
-        int(saved["num_outputs"]),
-        config.seed,
-        config.feature,
-    )
-    _load_weights(made, saved["weights"], place.path)
+    with _expecting_weights(place.path / _NETWORK) as path:
+        saved = _read(path, *_CONTENT)
+        for size in (*saved["input_shape"], saved["num_outputs"]):
+            check_whole(size, "a size")
+        shape = tuple(saved["input_shape"])
+        low, high = map(torch.as_tensor, saved["prediction_range"])
+        standardization = _standardization_of(saved["standardization"])
+        outputs, classes = saved["num_outputs"], saved["num_classes"]
+    chosen = config.network if network is None else network
+    made = make_network(chosen, shape, outputs, config.seed, config.feature)
+    _check_network(made, saved["weights"], place.path)
+    made.load_state_dict(saved["weights"])
     memory = None
     if (place.path / _MEMORY).exists():
-        content = load_checkpoint(place.path / _MEMORY, _ADVICE)
-        if not content["own"]:
-            here = replace(config, device="cpu")
-            memory = make_memory(here, saved["num_classes"], made)
-            assert memory is not None
-            memory.load_state_dict(content["state"])
-    low, high = saved["prediction_range"]
+        with _expecting_weights(place.path / _MEMORY) as path:
+            content = _read(path, "own", "state")
+            if not content["own"]:
+                here = replace(config, device="cpu")
+                memory = make_memory(here, classes, made)
+                assert memory is not None
+                memory.load_state_dict(content["state"])
     return SavedRun(
         config,
         result,
@@ -244,20 +261,39 @@ def load_run(
         memory,
         shape,
         str(saved["input_dtype"]),
-        saved["num_classes"],
-        _standardization_of(saved["standardization"]),
+        classes,
+        standardization,
         (low, high),
     )
 
 
-def _load_weights(
-    network: torch.nn.Module, weights: dict[str, Tensor], folder: Path
-) -> None:
+def _check_network(network: torch.nn.Module, weights: Any, folder: Path) -> None:
     try:
-        network.load_state_dict(weights)
-    except RuntimeError as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"this is not the network of {folder}: {text:.200}") from error
+        check_weights_fit(network, weights)
+    except ValueError as error:
+        raise ValueError(f"this is not the network of {folder}: {error}") from error
+
+
+def _read(path: Path, *parts: str) -> dict[str, Any]:
+    content = load_checkpoint(path, _ADVICE)
+    check_parts(content, *parts, name="the file")
+    return content
+
+
+@contextlib.contextmanager
+def _expecting_weights(path: Path) -> Iterator[Path]:
+    """Where the content of a file is used, which may be edited.
+
+    Raises:
+        CheckpointError: in place of the error that a wrong value leads to.
+    """
+    try:
+        yield path
+    except CheckpointError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(f"{path} does not fit the run: {text:.200}") from error
 
 
 def _read_config(
@@ -265,8 +301,6 @@ def _read_config(
 ) -> ExperimentConfig:
     """The settings of a run, without importing what they name."""
     settings = place.read("config.json")
-    if not isinstance(settings, dict):
-        raise RunError(f"{place.path / 'config.json'} is damaged")
     own = {
         name: str(settings[name])
         for name in ("network", "policy", "criterion")
@@ -332,9 +366,10 @@ def stored_items(folder: RunFolder) -> dict[str, Tensor]:
     content = load_checkpoint(path, "Delete it to see all but the images")
     if "state" not in content:  # of a run of version 0.1
         return content
-    storage = content["state"]["_storage"]
-    return {
-        name: entry[: storage["_len"]]
-        for name, entry in storage["_storage"].items()
-        if isinstance(entry, Tensor)
-    }
+    with _expecting_weights(path):
+        storage = content["state"]["_storage"]
+        return {
+            name: entry[: storage["_len"]]
+            for name, entry in storage["_storage"].items()
+            if isinstance(entry, Tensor)
+        }

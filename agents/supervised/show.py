@@ -139,9 +139,7 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
         order = targets.argsort() if targets.ndim == 1 else np.arange(len(targets))
         chosen = order[np.linspace(0, len(order) - 1, _MOST_IMAGES).astype(int)]
         shown = _as_bytes(images[chosen.unique_consecutive()].numpy())
-        path = folder.path / "memory_images.png"
-        pictures.pyplot.imsave(path, picture(shown))
-        pictures.paths.append(path)
+        pictures.save_image(picture(shown), "memory_images")
     return pictures.paths
 
 

@@ -143,6 +143,66 @@ def test_a_folder_that_cannot_be_made_gets_one_line(
     assert str(tmp_path / "file") in line
 
 
+@pytest.mark.parametrize("number", ["-1e-1", "-.1", "-1E-01", "-0.1", "-10e-2"])
+def test_a_negative_number_is_a_value_however_it_is_written(
+    number: str, tmp_path: Path
+) -> None:
+    assert main([*TRAIN, "--gamma", number, "--out", str(tmp_path)]) == 0
+    assert json.loads((tmp_path / "config.json").read_text())["gamma"] == -0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("--gamma -inf", "gamma must be a finite number, got -inf"),
+        ("--gamma -nan", "gamma must be a finite number, got nan"),
+        ("--eta -1e-3", "eta must be at least 0 .*got -0.001"),
+        ("--learning-rate -1e39", "learning_rate must be at least 0, got -1e"),
+        (
+            "--learning-rate 1e39",
+            "learning_rate must be at least 0 and at most 1e.30, got 1e.39",
+        ),
+        ("--beta 1e300", "beta must be at least 0 and at most 1e.30, got 1e.300"),
+        ("--jitter 1e-300", "jitter must be at least 1e-06 .*got 1e-300"),
+        ("--noise 1e-200", "noise must be at least 1e-06 .*got 1e-200"),
+        ("--data-dir ~nobody123/x", "~nobody123/x is in the home folder of a user who"),
+    ],
+)
+def test_a_number_or_a_path_that_cannot_be_used_gets_one_line(
+    arguments: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    line = told([*TRAIN, *arguments.split(), "--out", str(out)], capsys)
+    assert re.search(expected, line)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train --env SplitDigits --out ~nobody123/x",
+        "train --resume ~nobody123/x",
+        "train --data ~nobody123/x",
+        "features --data ~nobody123/x",
+        "features --data Digits --out ~nobody123/x.npz",
+        "features --data Digits --data-dir ~nobody123/x",
+        "dqn --out ~nobody123/x",
+        "show ~nobody123/x",
+    ],
+)
+def test_the_home_folder_of_nobody_gets_one_line(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "in the home folder of a user who does not exist" in told(
+        command.split(), capsys
+    )
+    assert not [*tmp_path.iterdir()]
+
+
 def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as over:
         main(["train", "--polcy", "rs"])
@@ -352,13 +412,31 @@ def test_options_reach_the_run_and_name_its_folder(
 # -- show -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", '{"metric": "accuracy"}'])
+@pytest.mark.parametrize("content", ["{}", '{"metric": "accuracy"}'])
 def test_a_result_that_is_none_gets_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
     for name in ("result.json", "timing.json"):
         (tmp_path / name).write_text(content)
     assert "not those of a run" in told(["show", str(tmp_path)], capsys)
+
+
+@pytest.mark.parametrize("content", ["null", "[]", '{"evaluation": null}'])
+def test_a_file_of_a_finished_run_with_a_wrong_value_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    assert main([*TRAIN, "--out", str(tmp_path)]) == 0
+    for name in ("timing.json", "metrics.jsonl", "config.json", "result.json"):
+        before = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(content)
+        for command in (["show", str(tmp_path)], ["train", "--resume", str(tmp_path)]):
+            capsys.readouterr()
+            status = main(command)
+            errors = capsys.readouterr().err.splitlines()
+            lines = [line for line in errors if "info-replay: error: " in line]
+            assert (status, len(lines)) in {(0, 0), (2, 1)}, (name, command)
+            assert "Traceback" not in "".join(errors)
+        (tmp_path / name).write_text(before)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +499,8 @@ def test_q_learning_writes_its_folder_prints_a_table_and_can_be_shown(
     for part in (str(out), "48/48", "returns"):
         assert part in captured.err
     assert file_names(out) == set(
-        "config.json metrics.jsonl result.json timing.json versions.json".split()
+        "config.json memory.pt metrics.jsonl network.pt result.json timing.json "
+        "versions.json".split()
     )
 
     assert main(["show", str(out)]) == 0

@@ -16,7 +16,6 @@ from tensordict.nn import TensorDictSequential
 from torch import Tensor
 from torchrl.collectors import Collector
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
-from torchrl.envs import Compose
 from torchrl.modules import EGreedyModule
 from torchrl.objectives import DQNLoss, SoftUpdate
 from torchrl.trainers.algorithms.dqn import DQNTrainer
@@ -25,7 +24,6 @@ import agents.q_learning.agent
 from agents.q_learning import (
     DQNConfig,
     FeatureDQNLoss,
-    RunningStandardization,
     TransitionFeatures,
     make_q_network,
 )
@@ -263,7 +261,7 @@ class WatchedBuffer(InfoReservoirReplayBuffer):
         super().__init__(
             40,
             batch_size=16,
-            transform=Compose(RunningStandardization(), TransitionFeatures(loss)),
+            transform=TransitionFeatures(loss),
             **options,
         )
         self.watched_loss = (loss,)
@@ -369,7 +367,7 @@ def memory_without_a_generator(
         batch_size=config.batch_size,
         device=config.torch_device,
         gamma=-0.5,
-        transform=Compose(RunningStandardization(), TransitionFeatures(loss, target)),
+        transform=TransitionFeatures(loss, target),
     )
     buffer.writer.seed = 0
     return buffer
@@ -469,8 +467,7 @@ def test_the_whole_step_stays_on_the_device(
         *agent.loss.parameters(),
         *agent.loss.buffers(),
         *agent.exploration.buffers(),
-        *agent.memory.transform[0].buffers(),
-        *agent.memory.writer.posterior.statistics.tensors().values(),
+        *agent.memory.writer.memory.posterior.statistics.tensors().values(),
     ]
     assert {str(tensor.device) for tensor in tensors} == {GPU}
     assert len(agent.memory) == 24

@@ -12,8 +12,11 @@ import torch
 from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
+from agents.cli import main
+from agents.q_learning.config import MEMORIES
 from agents.q_learning.experiment import DQNExperiment, describe_memory, summarize
-from agents.runs.folder import RunFolder
+from agents.runs.divergence import DivergenceError
+from agents.runs.folder import RunError, RunFolder
 from info_replay import make_replay_buffer
 
 from .helpers import IMAGES, small
@@ -120,7 +123,7 @@ def test_an_evaluation_tells_of_returns_tasks_and_memory() -> None:
 
 def test_the_result_holds_settings_summary_and_evaluations() -> None:
     result = result_of()
-    config = small(**SHORT).as_dict()
+    config = small(**SHORT).what_matters()
     # These two settings give way to what came out.
     for name in ("frames", "evaluations"):
         del config[name]
@@ -267,3 +270,44 @@ def test_images_work_from_end_to_end() -> None:
     assert 0 <= result["end"] <= 5
     # One frame in five is the last of an episode, whatever the policy.
     assert 0 < result["evaluations"][-1]["terminal_share"] < 1
+
+
+# -- what ends a run ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "rate"),
+    [("infors", 1e3), *((policy, 3e38) for policy in MEMORIES)],
+)
+def test_a_run_that_diverges_says_so(policy: str, rate: float) -> None:
+    """At the lower rate features become too large, at the higher one infinite."""
+    config = small(**{**SHORT, "frames": 400}, policy=policy, learning_rate=rate)
+    with pytest.raises(DivergenceError, match=r"diverged: .*A smaller learning_rate"):
+        DQNExperiment(config).run()
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        ("1e39", "learning_rate must be at least 0 and at most 3.4e+38, got 1e+39"),
+        ("1e30", "learning has diverged: weights of the network are not finite."),
+    ],
+)
+def test_a_learning_rate_that_is_too_large_gets_one_line(
+    rate: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (
+        f"dqn --lengths 64,64 --evaluations 1 --learning-starts 0 --out {tmp_path}/o"
+    )
+    assert main([*words.split(), "--learning-rate", rate]) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    (line,) = [line for line in error.splitlines() if "info-replay:" in line]
+    assert expected in line
+
+
+def test_what_is_left_in_a_folder_is_not_continued(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    with pytest.raises(RunError, match="memory is of another run"):
+        DQNExperiment(small(engine="ray", **SHORT), RunFolder(tmp_path))
+    assert not (tmp_path / "config.json").exists()

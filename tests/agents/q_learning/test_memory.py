@@ -14,7 +14,7 @@ from torchrl.data import (
 )
 from torchrl.objectives import DQNLoss
 
-from agents.q_learning import RunningStandardization, TransitionFeatures
+from agents.q_learning import TransitionFeatures
 from agents.q_learning.memory import choose_target, make_memory
 from info_replay import (
     MIC,
@@ -71,15 +71,13 @@ def test_infors_is_that_of_the_settings() -> None:
 
 def test_infors_looks_at_standardized_targets() -> None:
     memory = make("infors", capacity=200)
-    # The last acts first on what is written.
-    kinds = [type(part) for part in memory.transform]
-    assert kinds == [RunningStandardization, TransitionFeatures]
+    assert [type(part) for part in memory.transform] == [TransitionFeatures]
     memory.extend(make_frames(100))
-    target = memory[:]["target"]
-    torch.testing.assert_close(target.mean(0), torch.zeros(2 + DIM), atol=1e-5, rtol=0)
-    torch.testing.assert_close(
-        target.std(0, correction=0), torch.ones(2 + DIM), atol=1e-4, rtol=0
-    )
+    target, statistics = memory[:]["target"].double(), memory.writer.standardization
+    assert statistics.count == 100
+    assert statistics.mean == pytest.approx(target.mean(0).numpy(), abs=1e-9)
+    deviation = target.std(0, correction=0).numpy()
+    assert statistics.deviation == pytest.approx(deviation, abs=1e-9)
 
 
 @pytest.mark.parametrize(("target", "width"), [("td", 1), ("dyn", 2 + DIM)])

@@ -25,7 +25,7 @@ from agents.q_learning.experiment import DQNExperiment
 from agents.q_learning.features import place_by_action
 from agents.q_learning.ray_collector import RemoteCollector
 from agents.q_learning.ray_engine import RayEngine
-from agents.q_learning.ray_memory import RayMemory, buffer_parts, load_memory
+from agents.q_learning.ray_memory import RayMemory
 from agents.runs.folder import RunFolder
 from tests.agents.q_learning.test_ray_parts import learner, small, weights
 from tests.agents.supervised.helpers import assert_same_state
@@ -51,9 +51,9 @@ def _local_ray() -> Iterator[None]:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[RayMemory]:
-    """A memory in an actor; test_ray_parts.py has the checkpoints of all policies."""
-    memory = RayMemory(small(recent=0.25), tmp_path / "memory")
+def memory() -> Iterator[RayMemory]:
+    """A memory in an actor; test_ray_parts.py has the states of all policies."""
+    memory = RayMemory(small(recent=0.25))
     memory.start()
     yield memory
     memory.close()
@@ -75,14 +75,6 @@ def train_until(engine: RayEngine, training: Iterator[int], frames: int) -> None
         if collected >= frames:
             return
         assert time.monotonic() < deadline, f"{collected} frames, not {frames}"
-
-
-def checkpointed(memory: RayMemory) -> int:
-    """How many frames a checkpoint knows of."""
-    kind, options = buffer_parts(small())
-    twin = kind(delayed_init=False, **options)
-    load_memory(twin, memory.checkpoint)
-    return int(twin.write_count)
 
 
 def frames_of(config: DQNConfig, batches: int) -> list[Any]:
@@ -154,8 +146,7 @@ class TestADeadBuffer:
         if "feature" in sample.keys():
             sample["feature"] += 1.0
         memory.update_tensordict_priority(sample)
-        memory.save()
-        saved = memory.buffer.state_dict()
+        saved = memory.state_dict()
         for batch in batches[8:]:
             memory.client.extend(batch)
         onward = memory.buffer.state_dict()
@@ -169,19 +160,16 @@ class TestADeadBuffer:
             memory.client.extend(batch)
         assert_same_state(memory.buffer.state_dict(), onward)
 
-    def test_does_not_end_the_training(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        config = small(learning_starts=100, checkpoint_every=1.0, learning_rate=0.0)
-        engine = RayEngine(config, tmp_path)
+    def test_does_not_end_the_training(self, caplog: pytest.LogCaptureFixture) -> None:
+        engine = RayEngine(small(learning_starts=100, learning_rate=0.0))
         try:
             training = engine.train(1_000_000)
-            while not (tmp_path / "memory" / "CURRENT").exists():
-                train_until(engine, training, engine.collected + 160)
+            train_until(engine, training, 320)
+            saved = engine.state_dict()["memory"]["_writer"]["counts"]["write_count"]
+            train_until(engine, training, engine.collected + 160)
             before = engine.collected
             with caplog.at_level(logging.WARNING):
                 kill(engine.memory.actor)
-                saved = checkpointed(engine.memory)
                 train_until(engine, training, before + 320)
             assert [place.lives for place in engine.places] == [1, 1]
             assert "a new one holds the 60 transitions" in caplog.text

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from tensordict import TensorDict
 
 from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.engine import make_engine
 from agents.q_learning.features import TransitionFeatures
 from agents.q_learning.local_engine import LocalEngine
+from agents.q_learning.memory_state import memory_state, restore_memory
 from agents.q_learning.ray_collector import RemoteCollector
-from agents.q_learning.ray_memory import buffer_parts, load_memory, save_memory
+from agents.q_learning.ray_memory import buffer_parts
+from agents.runs.checkpoint import load_checkpoint, save_checkpoint
 from tests.agents.supervised.helpers import assert_same_state
 
 
@@ -119,9 +120,11 @@ class TestTasksOfASequence:
         assert batch["observation"][:, -2:].argmax(-1).tolist() == [task] * len(batch)
 
 
-class TestCheckpoints:
+class TestTheStateOfAMemory:
     @pytest.mark.parametrize("policy", ["infors", "rs", "fifo", "prioritized"])
-    def test_bring_back_everything(self, policy: str, tmp_path: Path) -> None:
+    def test_brings_back_everything_from_a_file(
+        self, policy: str, tmp_path: Path
+    ) -> None:
         config = small(policy=policy)
         collector, state = RemoteCollector(config, 0), weights(learner(config))
         batches = [collector.make_batch(state, 0) for _ in range(8)]
@@ -131,49 +134,37 @@ class TestCheckpoints:
         sample = first.sample(32)
         sample["td_error"] = torch.rand(len(sample))
         first.update_tensordict_priority(sample)
-        save_memory(first, tmp_path / "memory")
-        load_memory(second, tmp_path / "memory")
-        assert_same_state(self._state(second), self._state(first))
+        save_checkpoint(tmp_path / "memory.pt", memory_state(first))
+        restore_memory(second, load_checkpoint(tmp_path / "memory.pt"))
+        assert_same_state(memory_state(second), memory_state(first))
         for memory in (first, second):
             for batch in batches[6:]:
                 memory.extend(batch.clone())
-        assert_same_state(self._state(second), self._state(first))
+        assert_same_state(memory_state(second), memory_state(first))
+        drawn, again = (memory.sample(50)["index"] for memory in (first, second))
+        assert torch.equal(drawn, again)
         assert second.write_count == 8 * 16
 
-    def test_a_failed_save_leaves_the_last_one(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        config = small(policy="fifo")
-        memory = self._make(config)
-        memory.extend(self._frames(0))
-        save_memory(memory, tmp_path)
-        monkeypatch.setattr(memory.writer, "dumps", lambda path: 1 / 0)
-        memory.extend(self._frames(1))
-        with pytest.raises(ZeroDivisionError):
-            save_memory(memory, tmp_path)
-        restored = self._make(config)
-        load_memory(restored, tmp_path)
-        assert restored[:]["observation"].flatten().tolist() == [0.0] * 3
+    @pytest.mark.parametrize("policy", ["infors", "rs", "fifo", "prioritized"])
+    def test_of_an_empty_one_is_that_of_a_new_one(self, policy: str) -> None:
+        first, second = (self._make(small(policy=policy)) for _ in range(2))
+        restore_memory(second, memory_state(first))
+        assert len(second) == 0
 
-    def test_without_one_a_memory_is_empty(self, tmp_path: Path) -> None:
-        memory = self._make(small())
-        load_memory(memory, tmp_path / "memory")
-        assert len(memory) == 0
-
-    def _state(self, memory: Any) -> Any:
-        """Everything, with the trees of a prioritized sampler as numbers."""
-        state = memory.state_dict()
-        for name, entry in state["_sampler"].items():
-            if name.endswith("_tree"):
-                state["_sampler"][name] = [entry[slot] for slot in range(60)]
-        return state
+    def test_is_refused_by_another_kind(self) -> None:
+        fifo, prioritized = (
+            self._make(small(policy=policy)) for policy in ("fifo", "prioritized")
+        )
+        with pytest.raises(ValueError, match="a buffer with a PrioritizedSampler"):
+            restore_memory(prioritized, memory_state(fifo))
+        state = memory_state(prioritized)
+        state["_sampler"]["_sum_tree"] = state["_sampler"]["_sum_tree"][:7]
+        with pytest.raises(ValueError, match="_sum_tree must hold 60 numbers"):
+            restore_memory(prioritized, state)
 
     def _make(self, config: DQNConfig) -> Any:
         kind, options = buffer_parts(config)
         return kind(delayed_init=False, **options)  # as RayReplayBuffer does
-
-    def _frames(self, value: float) -> TensorDict:
-        return TensorDict(observation=torch.full((3, 1), value), batch_size=[3])
 
 
 class TestMakeEngine:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
+import resource
+import signal
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +60,23 @@ def test_a_failure_is_named_and_keeps_the_last_one(
     assert load_checkpoint(path)["step"] == 1
 
 
+def test_a_disk_that_is_really_full_is_named_and_keeps_the_last_one(
+    path: Path,
+) -> None:
+    save_checkpoint(path, OLD)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(CheckpointError, match="File too large.*is kept"):
+            save_checkpoint(path, {"step": 2, "weights": torch.ones(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert load_checkpoint(path)["step"] == 1
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_a_missing_file_or_folder_is_named(path: Path) -> None:
     with pytest.raises(CheckpointError, match=f"there is no checkpoint {path}"):
         load_checkpoint(path)
@@ -94,6 +115,44 @@ def test_one_flipped_bit_in_a_tensor_is_noticed(path: Path) -> None:
     path.write_bytes(content)
     torch.load(path, weights_only=True)  # torch itself does not see it
     with pytest.raises(CheckpointError, match="damaged .the checksum of .* is wrong"):
+        load_checkpoint(path)
+
+
+def compressed(path: Path) -> None:
+    """Ten megabytes in ten kilobytes."""
+    torch.save({"weights": torch.zeros(2_500_000)}, path)
+    with zipfile.ZipFile(path) as archive:
+        parts = [(each, archive.read(each)) for each in archive.namelist()]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts:
+            archive.writestr(name, part)
+
+
+def overlapping(path: Path) -> None:
+    """Many entries that share the same bytes, none of them compressed."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", b"0" * 1000)
+        for number in range(50):
+            copy_of_first = copy.copy(archive.filelist[0])
+            copy_of_first.filename = f"archive/data/{number}"
+            archive.filelist.append(copy_of_first)
+
+
+@pytest.mark.parametrize(
+    ("bomb", "named"), [(compressed, "is compressed"), (overlapping, "its parts have")]
+)
+def test_a_file_that_is_larger_unpacked_is_refused_before_it_is(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bomb: Callable[[Path], None],
+    named: str,
+) -> None:
+    bomb(path)
+    assert path.stat().st_size < 20_000
+    for unpack in ("read", "open", "testzip"):
+        monkeypatch.setattr(zipfile.ZipFile, unpack, broken)
+    monkeypatch.setattr(torch, "load", broken)
+    with pytest.raises(CheckpointError, match=f"is damaged .*{named}"):
         load_checkpoint(path)
 
 

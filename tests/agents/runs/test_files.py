@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-from agents.runs.files import append_lines, remove_partial_files, replace_file
+from agents.runs.files import (
+    append_lines,
+    cut_file,
+    remove_partial_files,
+    replace_file,
+)
 
 
 def full(*_: Any, **__: Any) -> None:
@@ -84,7 +89,50 @@ def test_lines_are_appended_all_or_none(
     assert path.read_text() == "old\none\ntwo\n"
 
 
-def test_what_a_killed_process_left_is_removed(path: Path) -> None:
-    (path.parent / ".file-123.partial").write_bytes(b"half of it")
+def test_what_a_killed_process_left_is_removed_and_nothing_else(path: Path) -> None:
+    others = [".mine.partial", ".file-1.partial", "file.partial", ".gitignore"]
+    for name in others:
+        (path.parent / name).write_bytes(b"of the user")
+    with replace_file(path):
+        (left,) = path.parent.glob(f".file-{'?' * 32}.partial")
+        killed = left.name.replace(left.name[6:10], "0123")
+    (path.parent / killed).write_bytes(b"half of it")
+    (path.parent / killed.replace("file", "link")).symlink_to(path)
     remove_partial_files(path.parent)
-    assert list(path.parent.iterdir()) == [path]
+    kept = {path.name, killed.replace("file", "link"), *others}
+    assert {each.name for each in path.parent.iterdir()} == kept
+
+
+# -- planted links --------------------------------------------------------------------
+
+
+def test_a_temporary_file_has_another_name_each_time_and_takes_nobodys(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = []
+    for _ in range(3):
+        with replace_file(path) as file:
+            file.write(b"old\n")
+            names += [each.name for each in path.parent.glob(".*")]
+    assert len({*names}) == 3
+    # Even if the name were known, what is there would neither be written nor removed.
+    monkeypatch.setattr("secrets.token_hex", lambda size: "0" * 2 * size)
+    planted = path.parent / f".file-{'0' * 32}.partial"
+    planted.symlink_to(path)
+    with pytest.raises(FileExistsError), replace_file(path) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"old\n"
+    assert planted.is_symlink()
+
+
+def test_no_file_is_written_through_a_planted_link(path: Path) -> None:
+    link = path.parent / "link"
+    link.symlink_to(path)
+    for write in (lambda: append_lines(link, ["new"]), lambda: cut_file(link, 1)):
+        with pytest.raises(OSError, match="symbolic link"):
+            write()
+    with replace_file(link) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"old\n"
+    assert link.read_bytes() == b"new"
+    assert not link.is_symlink()

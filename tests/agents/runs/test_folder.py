@@ -97,6 +97,55 @@ def test_damaged_settings_are_named_and_kept(folder: RunFolder, content: bytes) 
     assert path.read_bytes() == content
 
 
+NO_OBJECTS = ["null", "3", "[]", '"text"', "true", "[" * 100_000]
+
+
+@pytest.mark.parametrize("content", NO_OBJECTS, ids=lambda content: content[:6])
+def test_any_other_json_value_is_named(folder: RunFolder, content: str) -> None:
+    for name in ("versions.json", "result.json", "timing.json", "metrics.jsonl"):
+        (folder.path / name).write_text(content)
+    reads = (
+        lambda: folder.check_data("0"),
+        folder.changed_versions,
+        lambda: folder.read("result.json"),
+        lambda: list(folder.events("evaluation")),
+    )
+    for read in reads:
+        with pytest.raises(RunError, match="is damaged") as told:
+            read()
+        assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("value", [None, [], {}, "text", 10**400, -1])
+def test_a_setting_of_a_wrong_type_is_named(folder: RunFolder, value: Any) -> None:
+    settings = folder.read("config.json")
+    folder.write("config.json", {**settings, "learning_rate": value})
+    with pytest.raises(RunError, match="learning_rate must be"):
+        folder.check(CONFIG)
+
+
+@pytest.mark.parametrize(
+    "name", "versions.json metrics.jsonl checkpoint.pt result.json memory logs".split()
+)
+def test_a_new_run_does_not_go_on_with_files_of_another(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("of another run")
+    with pytest.raises(RunError, match=f"{name} is of another run"):
+        RunFolder(tmp_path).create(CONFIG)
+    assert (tmp_path / name).read_text() == "of another run"
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_home_folder_is_found_or_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert RunFolder("~/run").path == tmp_path / "run"
+    with pytest.raises(RunError, match="~nobody123/x is in the home folder of a user"):
+        RunFolder("~nobody123/x")
+
+
 def test_what_is_missing_is_named(folder: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="result.json is missing.*not a finished run"):
         folder.read("result.json")
@@ -217,6 +266,20 @@ def test_events_that_cannot_be_written_are_named(
     folder.checkpoint.touch()
     with pytest.raises(RunError, match="No space left.*the last checkpoint is kept"):
         log.write()
+
+
+def test_events_are_neither_written_nor_cut_through_a_planted_link(
+    folder: RunFolder, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious\n")
+    folder.metrics.symlink_to(victim)
+    log = EventLog(folder)
+    log.note("evaluation", {}, step=0)
+    for write in (log.write, lambda: log.rewind(3)):
+        with pytest.raises(RunError, match="cannot write .*symbolic link"):
+            write()
+    assert victim.read_text() == "precious\n"
 
 
 def test_a_damaged_line_of_events_is_named(folder: RunFolder) -> None:

@@ -176,7 +176,11 @@ def test_features_of_the_draw_are_written_back_and_no_others(
     ("make", "options", "expected"),
     [
         (ExperienceReplay, {"join": "max"}, "join must be 'mean' or 'sum', got 'max'"),
-        (ExperienceReplay, {"beta": -1.0}, "beta must be at least 0, got -1.0"),
+        (
+            ExperienceReplay,
+            {"beta": -1.0},
+            "beta must be at least 0 and at most 1e.30, got -1.0",
+        ),
         (AsymmetricReplay, {"num_classes": None}, "'er-ace' needs classes"),
     ],
 )

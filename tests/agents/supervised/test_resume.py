@@ -147,7 +147,8 @@ def note_half_a_line(folder: RunFolder) -> None:
 
 
 def leave_half_a_file(folder: RunFolder) -> None:
-    (folder.path / ".checkpoint.pt-1.partial").write_bytes(b"half of it")
+    name = f".checkpoint.pt-{32 * 'a'}.partial"
+    (folder.path / name).write_bytes(b"half of it")
 
 
 def lose_the_checkpoint(folder: RunFolder) -> None:
@@ -179,6 +180,31 @@ def test_a_finished_run_is_not_run_again(folder: RunFolder) -> None:
     assert not seen
     assert outcome(folder.path) == before
     assert not folder.checkpoint.exists()
+
+
+@pytest.mark.parametrize("name", ["result.json", "network.pt", "memory.pt"])
+@pytest.mark.parametrize(
+    "content", [b"null", b"{}", b"", b'{"steps_done": 20}', b'{"steps_done": null}']
+)
+def test_nothing_good_is_deleted_because_something_else_is_bad(
+    folder: RunFolder, name: str, content: bytes, whole: tuple[bytes, bytes]
+) -> None:
+    interrupt(CONFIG, folder, 12)
+    checkpoint, events = folder.checkpoint.read_bytes(), folder.metrics.read_bytes()
+    go_on(folder)
+    # Killed at the very end, before the checkpoint was deleted; then a disk went bad.
+    folder.checkpoint.write_bytes(checkpoint)
+    (folder.path / name).write_bytes(content)
+    before = {each: each.read_bytes() for each in folder.path.iterdir()}
+    with pytest.raises((RunError, CheckpointError), match=f"{name} is") as told:
+        Experiment(CONFIG, folder, resume=True)
+    assert "\n" not in str(told.value)
+    assert {each: each.read_bytes() for each in folder.path.iterdir()} == before
+    assert folder.metrics.read_bytes().startswith(events)
+    # What the message advises helps.
+    (folder.path / "result.json").unlink()
+    go_on(folder)
+    assert outcome(folder.path) == whole
 
 
 def test_another_run_cannot_be_continued(folder: RunFolder) -> None:

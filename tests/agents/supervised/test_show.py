@@ -81,6 +81,19 @@ def test_pictures_are_drawn_into_the_folder_and_can_be_drawn_again(
     assert {path: path.read_bytes() for path in draw_pictures(digits)} == first
 
 
+def test_pictures_are_not_drawn_through_a_planted_link(
+    digits: RunFolder, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in ("tasks.png", "memory_images.png"):
+        (digits.path / name).unlink(missing_ok=True)
+        (digits.path / name).symlink_to(victim)
+    draw_pictures(digits)
+    assert victim.read_text() == "precious"
+    check_picture(digits.path / "tasks.png")
+
+
 @pytest.mark.parametrize("version", ["now", "before task ends were noted"])
 def test_pictures_name_the_run_its_tasks_and_its_classes(
     version: str, digits: RunFolder, monkeypatch: pytest.MonkeyPatch

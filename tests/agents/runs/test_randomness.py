@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from agents.supervised.randomness import OwnRandomness
+from agents.runs.randomness import OwnRandomness
 
 CPU = torch.device("cpu")
 
