@@ -1,0 +1,1 @@
+"""Faults on purpose: random operations, bad input, damaged states and files."""
