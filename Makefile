@@ -4,7 +4,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types pytest test-ray test-versions wheel bench docs clean
+.PHONY: help demo test lint types pytest test-ray fuzz test-versions wheel bench docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -36,6 +36,10 @@ pytest: $(INSTALLED)  ## doctests and tests, without the slow ones and those on 
 # By themselves: one Ray serves them all, and its actors need the cores.
 test-ray: $(INSTALLED)  ## tests that start a local Ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/agents/q_learning
+
+FUZZ_MINUTES ?= 10
+fuzz: $(INSTALLED)  ## random operations, until one finds something: FUZZ_MINUTES=60
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES)
 
 wheel: $(INSTALLED)  ## build the wheel and use it in an environment without extras
 	PYTHON=$(PYTHON) .ci/wheel

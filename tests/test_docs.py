@@ -6,11 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+
+from agents.cli import main
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "q_learning.md"
-(CODE,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+CODE, LOADING = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 def test_the_loop_learns_and_fills_both_parts_of_the_memory() -> None:
@@ -25,6 +28,21 @@ def test_the_loop_learns_and_fills_both_parts_of_the_memory() -> None:
     # The tasks are told apart by the context: the first is not forgotten.
     contexts = buffer[:]["observation"][:, -2:].sum(0)
     assert contexts.min() > 50
+
+
+def test_a_finished_run_of_q_learning_is_loaded_in_three_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    short = ["--frames", "640", "--evaluations", "1", "--episodes", "1"]
+    assert (
+        main(["dqn", *short, "--out", "runs/ContinualCartPole-dqn-infors-seed0"]) == 0
+    )
+    names: dict[str, Any] = {}
+    exec(compile(LOADING, str(PAGE), "exec"), names)
+    assert names["actions"].shape == (5,)
+    assert len(names["run"].memory) == names["run"].memory.write_count == 640
+    assert len([line for line in LOADING.splitlines() if line]) == 3
 
 
 def test_the_loop_is_short_enough_to_read() -> None:
