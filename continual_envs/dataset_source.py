@@ -104,6 +104,9 @@ class DatasetSource(Source):
         self._held_out, self._targets, self._stream = held_out, targets, stream
         self._seed = seed
 
+    def give_up(self) -> None:
+        """Nothing: the user has no objects here."""
+
     def read(self, position: int, count: int) -> Batch:
         """Samples from a position on."""
         stream = self._stream

@@ -316,11 +316,15 @@ class StreamEnv(gymnasium.Env[Observation, Any], abc.ABC):
         seed, position, random = saved
         source = copy.copy(self._source)
         before = max(position - self._step_size, 0)
-        source.restore(seed, before, state_dict)
         told = self._nothing()
-        if position:
-            told = source.read(before, self._step_size)
-        batch = source.read(position, self._step_size)
+        try:
+            source.restore(seed, before, state_dict)
+            if position:
+                told = source.read(before, self._step_size)
+            batch = source.read(position, self._step_size)
+        except BaseException:
+            source.give_up()
+            raise
 
         def load() -> tuple[Observation, Info]:
             self._source, self._batch = source, batch

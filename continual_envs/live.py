@@ -73,6 +73,8 @@ class LiveSource(Source):
         self._received = 0  # samples that the iterator has yielded
         self._snapshots: deque[tuple[int, Any]] = deque()
         self._error: Exception | None = None
+        # The iterator and its state when restore() was called.
+        self._before: tuple[Any, Any] | None = None
 
     def _look(self) -> Dataset:
         """What samples look like, from the first one."""
@@ -264,18 +266,15 @@ class LiveSource(Source):
 
     def restore(self, seed: int, position: int, state: dict[str, Any]) -> None:
         """Start the iterator and leave samples out up to a position."""
+        self._before = None
         samples = self._feed.start(seed)
         received, saved = 0, state.get("source")
         if state and (saved is not None) != hasattr(samples, "state_dict"):
             raise ValueError("the stream and its state must both have a source's state")
         if saved is not None:
             received = _check_saved(saved, position)
-            before = copy.deepcopy(samples.state_dict())
-            try:
-                samples.load_state_dict(saved["state"])
-            except BaseException:
-                samples.load_state_dict(before)
-                raise
+            self._before = samples, copy.deepcopy(samples.state_dict())
+            samples.load_state_dict(saved["state"])
         iterator = iter(samples)
         arrived: deque[tuple[NDArray[Any], NDArray[Any]]] = deque()
         while received < position:
@@ -299,6 +298,12 @@ class LiveSource(Source):
         self._snapshots = deque()
         if saved is not None:
             self._snapshots.append((saved["received"], saved["state"]))
+
+    def give_up(self) -> None:
+        """Put the iterator's own state back."""
+        if self._before is not None:
+            samples, state = self._before
+            samples.load_state_dict(state)
 
 
 def _check_saved(saved: Any, position: int) -> int:

@@ -107,3 +107,10 @@ class Source(abc.ABC):
             ValueError: if that is not possible; nothing is changed then, but for an
                 iterator that can be read only once.
         """
+
+    @abc.abstractmethod
+    def give_up(self) -> None:
+        """Undo what :meth:`restore` changed in objects of the user.
+
+        Called on a copy of a source that could not go on from a saved state.
+        """

@@ -14,7 +14,7 @@ __all__ = ["StreamState", "check_state"]
 class StreamState(NamedTuple):
     """Where a stream was.
 
-    Args:
+    Attributes:
         seed: of the stream.
         position: number of samples before the batch that is shown.
         random: what draws the seeds of later streams.
@@ -26,7 +26,7 @@ class StreamState(NamedTuple):
 
 
 def check_state(state: Any, identity: dict[str, Any], step_size: int) -> StreamState:
-    """Read a state; refuse what is none, or that of another stream.
+    """Read a state; refuse anything else, and that of another stream.
 
     Args:
         state: that was saved.

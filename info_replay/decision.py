@@ -203,17 +203,20 @@ def keep_last(places: Places) -> Places:
         >>> keep_last(np.array([2, 0, -1, 2]))
         array([-1,  0, -1,  2])
     """
-    rows = last_rows(places)
-    result = np.full_like(places, -1)
-    result[rows] = places[rows]
-    return result
+    return np.where(_is_last(places), places, -1)
 
 
 def last_rows(places: Places) -> Places:
     """The rows that hold a slot after the whole batch; see :func:`keep_last`."""
+    return _is_last(places).nonzero()[0]
+
+
+def _is_last(places: Places) -> NDArray[np.bool_]:
+    """Whether each item is the last that was given its slot."""
     # The last assignment to a slot stands. The last place is for items without one.
     rows = np.arange(len(places))
     owner = np.empty(int(places.max()) + 2, dtype=np.int64)
     owner[places] = rows
     owner[-1] = -1
-    return (owner[places] == rows).nonzero()[0]
+    held: NDArray[np.bool_] = owner[places] == rows
+    return held

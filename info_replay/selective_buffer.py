@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
+from contextlib import AbstractContextManager
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase
+from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 from torchrl.data import Storage, TensorDictReplayBuffer
-from torchrl.data.replay_buffers.samplers import PrioritizedSampler, SliceSampler
+from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 
 from info_replay.model.moments import RunningMoments
 from info_replay.model.posterior import BayesianLinearPosterior
-from info_replay.storage.buffer_parts import make_generator, make_storage
+from info_replay.storage.buffer_parts import (
+    check_sampler_fits,
+    make_generator,
+    make_storage,
+)
 from info_replay.storage.buffer_state import restore_buffer, save_buffer
+from info_replay.storage.entries import check_storable, leaves_of
 from info_replay.storage.priorities import check_priorities, kept_rows, live_rows
 from info_replay.storage.process_lock import ProcessLock
 from info_replay.storage.snapshot import load_snapshot, save_snapshot
@@ -84,20 +91,17 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
                 "writer must be a SelectionWriter such as ReservoirWriter(), got "
                 f"{type(self._writer).__name__}"
             )
-        if isinstance(self._sampler, SliceSampler):
-            raise ValueError(
-                f"a {type(self._sampler).__name__} draws consecutive steps, but this "
-                "memory keeps items in no particular order: slices would mix episodes; "
-                "store whole sequences as items instead, with one feature each, and "
-                "use a RandomSampler"
-            )
-        if self._writer.compacts and isinstance(self._sampler, PrioritizedSampler):
-            raise ValueError(
-                f"{type(self._writer).__name__} gives up slots and moves items, which "
-                f"a {type(self._sampler).__name__} cannot follow; use a RandomSampler"
-            )
+        self._check_sampler(shared=self.shared)
         if self.shared:
-            self._writer.share_memory_()
+            self._share_writer()
+
+    def _check_sampler(self, *, shared: bool) -> None:
+        compacts, policy = self._writer.compacts, type(self._writer).__name__
+        check_sampler_fits(self._sampler, policy, compacts=compacts, shared=shared)
+
+    def _share_writer(self) -> None:
+        self._writer.catch_up()  # what follows from items is made before it is shared
+        self._writer.share_memory_()
 
     def share(self, shared: bool = True) -> SelectiveReplayBuffer:
         """Let other processes use the buffer: items, counts and what the policy keeps.
@@ -105,23 +109,25 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         A process that is killed keeps nobody waiting; if it was writing, others get an
         error until the memory is emptied or restored.
         """
+        if shared and getattr(self, "_initialized", False):
+            self._check_sampler(shared=True)
         super().share(shared)
         if shared:
             # A multiprocessing.Lock stays locked if its holder is killed.
             self._write_lock = ProcessLock()
             if getattr(self, "_initialized", False):
-                self._writer.share_memory_()
+                self._share_writer()
         return self
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self) -> AbstractContextManager[Any]:
         """Keep others out while items are changed."""
-        with self._replay_lock, self._write_lock:
-            if not self.shared:
-                yield
-                return
-            with self._write_lock.writing():
-                yield
+        lock: AbstractContextManager[Any] = self._replay_lock
+        return self._writing_shared() if self.shared else lock
+
+    @contextlib.contextmanager
+    def _writing_shared(self) -> Iterator[None]:
+        with self._replay_lock, self._write_lock, self._write_lock.writing():
+            yield
 
     @property
     def capacity(self) -> int:
@@ -197,19 +203,19 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             The slot of each item, shape ``(n,)``, -1 where it was not kept.
         """
         slots: Tensor
-        if not self._is_plain(tensordicts):
-            if isinstance(tensordicts, TensorDictBase) and isinstance(
-                self.sampler, PrioritizedSampler
-            ):
-                priorities = tensordicts.get(self.priority_key, None)
-                check_priorities(priorities, self.priority_key)
-            # Nobody may empty the memory before priorities are set.
-            with self._writing():
-                slots = super().extend(tensordicts, update_priority=update_priority)
+        if self._is_plain(tensordicts):
+            # TorchRL copies the batch for inverse transforms and marks the copy with
+            # the slots; without transforms nobody would ever see it.
+            slots = self._extend(tensordicts)
             return slots
-        # TorchRL copies the batch for inverse transforms and marks the copy with the
-        # slots; without transforms nobody would ever see it.
-        slots = self._extend(tensordicts)
+        lock: AbstractContextManager[Any] = contextlib.nullcontext()
+        if isinstance(self.sampler, PrioritizedSampler):
+            lock = self._writing()  # nobody may empty it before priorities are set
+            if isinstance(tensordicts, TensorDictBase):
+                key = self.priority_key
+                check_priorities(tensordicts.get(key, None), key)
+        with lock:
+            slots = super().extend(tensordicts, update_priority=update_priority)
         return slots
 
     def _extend(self, data: TensorDictBase, **options: Any) -> Tensor:
@@ -222,6 +228,8 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
     def __setitem__(self, index: Any, value: TensorDictBase) -> None:
         """Put other items into slots in use; samples from these slots become stale."""
         if isinstance(index, str | tuple):
+            entry = TensorDict({}, batch_size=[]).set(index, value)
+            check_storable(leaves_of(entry), self._writer.slots.device)
             super().__setitem__(index, value)
             return
         if not isinstance(value, TensorDictBase):
@@ -242,6 +250,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         """
         with self._alone(replacing=True):
             super().empty(empty_write_count)
+            self._clear_prefetch_queue_locked()
 
     def _is_plain(self, data: Any) -> bool:
         """Whether TorchRL has nothing to add to what the writer does with a batch."""
@@ -297,15 +306,17 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             raise TypeError(
                 f"expected a sample as a TensorDict, got {type(data).__name__}"
             )
-        prioritized = isinstance(self._sampler, PrioritizedSampler)
-        with self._writing():
-            live = data
-            if prioritized:
-                check_priorities(data.get(self.priority_key, None), self.priority_key)
-                live = live_rows(data, self._writer.slots)
-            if self._writer.feature_key is not None:
+        keeps_features = self._writer.feature_key is not None
+        if not isinstance(self._sampler, PrioritizedSampler):
+            if keeps_features:
                 self.update_features(data)
-            if prioritized and not (live.batch_dims and not len(live)):
+            return
+        with self._writing():
+            check_priorities(data.get(self.priority_key, None), self.priority_key)
+            live = live_rows(data, self._writer.slots)
+            if keeps_features:
+                self.update_features(data)
+            if len(live) or not live.batch_dims:
                 super().update_tensordict_priority(live)
 
     def update_priority(self, index: Any, priority: Any) -> None:
@@ -345,7 +356,14 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Pending samples and updates need the replay lock, so they are waited for first.
         """
         with self._futures_lock:
-            self.synchronize()
+            wait([*self._prefetch_queue, *self._pending_update_futures])
+            # What failed ahead of time is tried again when it is asked for.
+            fine = [each for each in self._prefetch_queue if each.exception() is None]
+            if len(fine) < len(self._prefetch_queue):
+                self._prefetch_queue.clear()
+                self._prefetch_queue.extend(fine)
+            if not replacing:
+                self.synchronize()
             lock: Any = self._write_lock
             if replacing and isinstance(lock, ProcessLock):
                 lock = lock.repairing()

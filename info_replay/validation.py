@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -34,14 +35,21 @@ def told(value: Any) -> str:
     return " ".join(repr(value).split())[:80]
 
 
+def _check_number(name: str, value: Any) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+
+
 def check_finite(name: str, value: float) -> None:
     """Refuse a setting that is not a finite number."""
+    _check_number(name, value)
     if not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
 
 
 def check_positive(name: str, value: float) -> None:
     """Refuse a setting that is not a finite number above 0."""
+    _check_number(name, value)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
 

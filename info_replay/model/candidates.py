@@ -7,6 +7,7 @@ residual of all candidates in ``O(nD)`` instead of computing them anew.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import Any, Generic
@@ -27,7 +28,7 @@ from info_replay.model.linear_algebra import (
 )
 from info_replay.model.statistics import Statistics
 
-__all__ = ["MOST_POINTS", "CandidateBatch", "rounding_shows"]
+__all__ = ["MOST_POINTS", "CandidateBatch", "largest_leverage", "rounding_shows"]
 
 #: Points that may come and go before a batch should be set up anew: points of high
 #: leverage that leave a small memory cost digits, and each point makes the next slower.
@@ -138,7 +139,7 @@ class CandidateBatch(Generic[Matrix]):
         copy: Any = np.copy if isinstance(leaving, np.ndarray) else torch.clone
         leverages, residuals = copy(self.leverage[start:]), copy(self.residual[start:])
         # Candidates between two swaps meet the same memory.
-        ends = [*(np.maximum(np.array(rows) + 1 - start, 0)).tolist(), len(cross)]
+        ends = [*(max(row + 1 - start, 0) for row in rows), len(cross)]
         for number, (begin, end) in enumerate(itertools.pairwise(ends), 1):
             if begin == end:
                 continue
@@ -207,21 +208,36 @@ class CandidateBatch(Generic[Matrix]):
         return alike(leverage, residual), residual
 
 
-def rounding_shows(
-    leverages: NDArray[np.float64], signs: NDArray[np.float64], dtype: torch.dtype
-) -> bool:
-    """Whether points come or go that are too far from all others for an update.
+@functools.cache
+def largest_leverage(dtype: torch.dtype) -> float:
+    """Above this, a point is too far from all others for an update.
 
     A point of leverage ``v`` multiplies the error of the update by ``v^2`` if it comes,
     by ``1 / (1 - v)^2`` if it goes.
 
     Args:
-        leverages: of the points, given the memory before the update.
-        signs: 1 for each point that comes, -1 for each that goes.
         dtype: that is computed in.
     """
-    spread = np.where(signs > 0, leverages, 1 / np.maximum(1 - leverages, 1e-300))
-    return not bool((spread < torch.finfo(dtype).eps ** -0.25).all())
+    return float(torch.finfo(dtype).eps ** -0.25)
+
+
+def rounding_shows(leverages: NDArray[np.float64], dtype: torch.dtype) -> bool:
+    """Whether points come or go that are too far from all others for an update.
+
+    Args:
+        leverages: of points that come and that go, in turns, at most ``MOST_POINTS``
+            of each, given the memory before the update.
+        dtype: that is computed in.
+    """
+    fine = leverages < _leverage_limits(dtype)[: len(leverages)]  # NaN is not
+    return bool(np.count_nonzero(fine) < len(leverages))
+
+
+@functools.cache
+def _leverage_limits(dtype: torch.dtype) -> NDArray[np.float64]:
+    """Limits of points that come and that go, in turns."""
+    limit = largest_leverage(dtype)
+    return np.tile([limit, 1 - 1 / limit], MOST_POINTS)
 
 
 def _join(*parts: Matrix) -> Matrix:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -221,9 +222,14 @@ def _log(values: Values) -> Values:
     return values.log() if isinstance(values, Tensor) else np.log(values)
 
 
-def _check_eta(eta: float) -> None:
-    if not (math.isfinite(eta) and eta >= 0):
-        raise ValueError(f"eta must be a finite number >= 0, got {eta!r}")
+def _check_eta(eta: Any) -> None:
+    if not isinstance(eta, Real):
+        raise TypeError(f"eta must be a number, got {eta!r}")
+    # Scores are squared and summed: much more would not be finite.
+    if not 0 <= eta <= 1e9:
+        raise ValueError(
+            f"eta must be a finite number >= 0 and at most 1e+09, got {eta!r}"
+        )
 
 
 @register_criterion("mic")

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from info_replay.model.linear_algebra import as_array, on_host
+from info_replay.model.linear_algebra import as_array, known_within, on_host
 from info_replay.model.posterior import BayesianLinearPosterior
 from info_replay.model.standardization import RunningStandardization
 from info_replay.model.statistics import Rows
@@ -160,7 +160,7 @@ class MemoryPosterior:
         if self.standardization is None or self.posterior is None:
             return self.posterior
         width = self.posterior.target_dim - 1
-        eps = torch.finfo(self.dtype).eps
+        eps = torch.finfo(self.slots.leaf(self.target_key).dtype).eps
         standards = self.standardization.now(width, eps)
         return self.posterior.with_targets(torch.from_numpy(standards.matrix()))
 
@@ -178,12 +178,12 @@ class MemoryPosterior:
 
     # -- in step with the memory ------------------------------------------------------
 
-    def rows(self, slots: list[int]) -> Any:
+    def rows(self, slots: list[int] | NDArray[np.int64]) -> Any:
         """Rows ``(n, d + K)`` of some slots: an array on the host, else a tensor."""
         if self._rows is not None:
             return self._rows[slots]
         assert self.posterior is not None
-        index = torch.tensor(slots, device=self.posterior.device)
+        index = torch.as_tensor(slots, device=self.posterior.device)
         features = self.slots.leaf(self.feature_key).index_select(0, index)
         targets = self.slots.leaf(self.target_key).index_select(0, index)
         return self.posterior.statistics.join(features, self.encode(targets))
@@ -258,6 +258,8 @@ class MemoryPosterior:
                 return False
             rows = as_array(rows)
         largest = _LARGE * self.largest_feature
+        if known_within(rows, largest):
+            return False
         features = rows[:, : posterior.feature_dim]
         return bool(features.max() > largest or features.min() < -largest)
 
@@ -294,6 +296,27 @@ class MemoryPosterior:
             for size in shapes:
                 check_count("the width of features and targets", size)
             self.for_shapes(*shapes).check_state(saved)
+
+    def check_widths(self, saved: dict[str, Any]) -> int:
+        """Raise ``ValueError`` unless a saved posterior is of items like the stored.
+
+        Args:
+            saved: state of a posterior.
+
+        Returns:
+            The number ``K`` of targets.
+        """
+        features, targets = map(self.slots.leaf, (self.feature_key, self.target_key))
+        if features is None or targets is None or features.ndim != 2:
+            raise ValueError("cannot restore 'memory': its items have no features")
+        expected = features.shape[1], self.encode(targets[:1]).shape[1]
+        found = saved["feature_dim"], saved["target_dim"]
+        if found != expected:
+            raise ValueError(
+                f"cannot restore 'memory': expected a posterior of {expected} "
+                f"features and targets, got {found}"
+            )
+        return expected[1] - (self.standardization is not None)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`."""

@@ -198,9 +198,10 @@ class MomentsWalk:
         distances, firsts, weights = self._distances, self._firsts, self._weights
         squares = self._squares + (distances * distances).cumsum()
         squares = np.maximum(squares - firsts * (firsts / weights), 0.0)
-        return _deviations(
-            np.append(self._start[0], weights), np.append(self._start[2], squares)
-        )
+        deviations = np.empty(squares.size + 1)
+        deviations[0] = _deviations(self._start[0], self._start[2])
+        deviations[1:] = _deviations(weights, squares)
+        return deviations
 
     def thresholds(self, gamma: float, dtype: torch.dtype) -> Array:
         """What each item must reach, ``(n,)``; see :meth:`RunningMoments.threshold`."""
@@ -223,7 +224,7 @@ class MomentsWalk:
         return np.array([weight, self.means[count], max(squares, 0.0)])
 
 
-def _deviations(weights: Array, squares: Array) -> Array:
+def _deviations(weights: Any, squares: Any) -> Any:
     """Deviations; 0 where nothing has been seen."""
     return np.sqrt(squares / np.maximum(weights, 1e-300))
 

@@ -98,9 +98,13 @@ class ScoredBatch:
         return row_products(residuals, residuals)
 
     def score(
-        self, criterion: Criterion, leverage: Any, errors: Any, first: int = 0
+        self,
+        criterion: Criterion,
+        leverage: NDArray[np.float64],
+        errors: NDArray[np.float64],
+        first: int = 0,
     ) -> NDArray[np.float64]:
-        """Score items, in the one transfer of a round.
+        """Score items whose numbers :meth:`fetch` has brought to the host.
 
         Args:
             criterion: what to score with.
@@ -109,27 +113,26 @@ class ScoredBatch:
             first: number of the first of these items in the batch.
 
         Returns:
-            Scores, shape ``(n,)``, on the host.
+            Scores, shape ``(n,)``.
 
         Raises:
-            ValueError: if values of the batch are not finite, not labels or too large.
+            ValueError: if features or the criterion are too much for the arithmetic.
         """
-        points = self.fetch(leverage, errors)
-        if points[1].ndim == 2:
+        if errors.ndim == 2:
             assert self.standards is not None
-            points[1] = self.standards.squared_errors(points[1], first)
+            errors = self.standards.squared_errors(errors, first)
         score: Any = criterion if criterion.takes_arrays else criterion.on_host
         scores: NDArray[np.float64] = score(
-            *points, noise=self.memory.noise, num_outputs=self.num_outputs
+            leverage, errors, noise=self.memory.noise, num_outputs=self.num_outputs
         )
-        if scores.shape != points[0].shape:
+        if scores.shape != leverage.shape:
             raise ValueError(
                 f"{criterion!r} must give one score per item, shape "
-                f"{points[0].shape}, got {scores.shape}"
+                f"{leverage.shape}, got {scores.shape}"
             )
         # Most often one number tells: all are finite if the sum of squares is.
         if not math.isfinite(scores.dot(scores)):
-            self.check_scores(*points)
+            self.check_scores(leverage, errors)
             ours = criterion.takes_arrays  # then it is the features
             self.check_scores(scores, criterion=None if ours else criterion)
         return scores

@@ -66,12 +66,14 @@ class SequentialScores:
         Returns:
             Its state after the last item; the swaps are in :attr:`assignment`.
         """
-        start, count = 0, self.batch.count
+        batch = self.batch
+        start, count = 0, batch.count
         while start < count:
-            points = self._points(start)
-            if points is None:
+            leverage, errors, *changed = batch.fetch(*self._points(start))
+            if changed and rounding_shows(changed[0], batch.memory.dtype):
+                self._go_one_by_one()
                 continue
-            scores = self.batch.score(self.criterion, *points, start)
+            scores = batch.score(self.criterion, leverage, errors, start)
             rows, slots, state_after = accept(start, scores, state)
             first = slice(0, self._most_swaps + 1)
             found = [*zip(rows[first].tolist(), slots[first].tolist(), strict=True)]
@@ -80,36 +82,33 @@ class SequentialScores:
             start = final
         return state
 
-    def _points(self, start: int) -> tuple[Any, Any] | None:
+    def _points(self, start: int) -> list[Any]:
         """Leverages ``(n,)`` and errors of the items from one on.
 
-        ``None`` if rounding would show in them; from then on candidates are set up anew
-        after every swap, as if the items had come one by one.
+        With swaps also the leverages of what comes and goes: see
+        :func:`~info_replay.model.candidates.rounding_shows`.
         """
         candidates, swaps = self._candidates, self._certain + self._presumed
         if not swaps:
             leverage = candidates.leverage[start:]
             if not self._most_swaps:
                 leverage = leverage.clip(min=0)
-            return leverage, self.batch.errors(candidates.residual[start:])
+            return [leverage, self.batch.errors(candidates.residual[start:])]
         rows, _, leaving = zip(*swaps, strict=True)
         join: Any = np.concatenate
         if isinstance(leaving[0], torch.Tensor):
             join = torch.cat
-        leverages, residuals, inner = candidates.after_swaps(
+        leverages, residuals, changed = candidates.after_swaps(
             [*rows], join(leaving), start
         )
-        leverage, error, own = self.batch.fetch(
-            leverages, self.batch.errors(residuals), inner
-        )
-        signs = np.tile([1.0, -1.0], len(rows))
-        if not rounding_shows(own, signs, self.batch.memory.dtype):
-            return leverage, error
+        return [leverages, self.batch.errors(residuals), changed]
+
+    def _go_one_by_one(self) -> None:
+        """Set up candidates after every swap from now on: rounding would show."""
         self._most_swaps = 0
         self._presumed = []
         if self._certain:
             self._set_up()
-        return None
 
     def _set_up(self) -> None:
         """Hold the items against the memory as it is after all certain swaps."""

@@ -1,4 +1,4 @@
-"""Parts of a buffer: its default storage and generator."""
+"""Parts of a buffer: its default storage and generator, and what goes together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,40 @@ from collections.abc import Callable
 
 import torch
 from torchrl.data import LazyTensorStorage, Storage
+from torchrl.data.replay_buffers.samplers import (
+    PrioritizedSampler,
+    Sampler,
+    SliceSampler,
+)
 
-__all__ = ["make_generator", "make_storage", "restore_device"]
+__all__ = ["check_sampler_fits", "make_generator", "make_storage"]
+
+
+def check_sampler_fits(
+    sampler: Sampler, policy: str, *, compacts: bool, shared: bool
+) -> None:
+    """Raise ``ValueError`` if a sampler cannot follow what a memory does.
+
+    Args:
+        sampler: of the buffer.
+        policy: name of the writer.
+        compacts: whether items may be moved to other slots.
+        shared: whether several processes use the buffer.
+    """
+    name, reason = type(sampler).__name__, None
+    if isinstance(sampler, SliceSampler):
+        raise ValueError(
+            f"a {name} draws consecutive steps, but this memory keeps items in no "
+            "particular order: slices would mix episodes; store whole sequences as "
+            "items instead, with one feature each, and use a RandomSampler"
+        )
+    if isinstance(sampler, PrioritizedSampler):
+        if compacts:
+            reason = f"{policy} gives up slots and moves items"
+        elif shared:
+            reason = "other processes that share the memory store items, too"
+    if reason is not None:
+        raise ValueError(f"{reason}, which a {name} cannot follow; use a RandomSampler")
 
 
 def make_storage(
@@ -51,13 +83,3 @@ def make_generator(
     generator = torch.Generator(device=device)
     generator.manual_seed(int(torch.randint(2**63 - 1, ())))
     return generator
-
-
-def restore_device(storage: Storage) -> None:
-    """Move what TorchRL restored on the saved device, or on none, to the storage's."""
-    content, device = storage._storage, storage.device
-    if content is None or device == "auto" or content.is_memmap():
-        return
-    leaves = content.values(True, True)
-    if content.device != device or any(leaf.device != device for leaf in leaves):
-        storage._storage = content.to(device)

@@ -20,7 +20,7 @@ from info_replay.storage.entries import check_storable, describe, name_of, nest,
 from info_replay.storage.sampler_state import check_sampler, load_sampler, save_sampler
 from info_replay.storage.slots import Slots
 from info_replay.storage.stateful_writer import StatefulWriter
-from info_replay.storage.tree import copy_tree
+from info_replay.storage.tree import check_numbers, copy_tree
 from info_replay.validation import told
 
 __all__ = ["restore_buffer", "save_buffer"]
@@ -39,6 +39,7 @@ def save_buffer(buffer: TensorDictReplayBuffer) -> dict[str, Any]:
         Plain values and tensors; those of the storage are not copied.
     """
     slots: Slots = buffer._writer.slots
+    slots.check_shared()
     rng = buffer._rng
     with buffer._capture_prefetch_state() as prefetched:
         queue = [_plain(each) for each in prefetched["queue"]]
@@ -72,18 +73,25 @@ def restore_buffer(buffer: TensorDictReplayBuffer, state: Any) -> None:
                 f"this is not the state of a replay buffer with a "
                 f"{type(writer).__name__}: it has no {part!r}"
             )
-    writer.slots.check_shared()
-    writer.check_state(state["_writer"])
-    items = _checked("storage", _read_items, state["_storage"], writer.slots)
+    slots = writer.slots
+    slots.check_shared()
+    check_numbers(state, slots.device)
+    writer.check_settings(state["_writer"])  # it says best what is different
+    items = _checked("storage", _read_items, state["_storage"], slots)
     size = 0 if items is None else len(items)
-    _checked("sampler", check_sampler, buffer._sampler, state["_sampler"], size)
-    batch_size = _checked("batch size", _read_batch_size, state["_batch_size"])
-    generator = _checked("generator", _read_generator, state["_rng"], buffer._rng)
-    queue = _checked("prefetched samples", _read_queue, state["_prefetched"], buffer)
-    _checked("transforms", _load_transforms, buffer._transform, state["_transforms"])
+    with slots.room_for(items):
+        writer.check_state(state["_writer"])
+        if size:
+            _checked("items", writer.check_stored, items)
+        _checked("sampler", check_sampler, buffer._sampler, state["_sampler"], size)
+        batch_size = _checked("batch size", _read_batch_size, state["_batch_size"])
+        generator = _checked("generator", _read_generator, state["_rng"], buffer._rng)
+        queue = _checked("prefetched", _read_queue, state["_prefetched"], buffer)
+        saved = state["_transforms"]
+        _checked("transforms", _load_transforms, buffer._transform, saved)
     # Nothing below depends on what was saved but by its values.
-    writer.slots.put(items)
-    writer.load_state_dict(state["_writer"])
+    slots.put(items)
+    writer.load_checked(state["_writer"])
     load_sampler(buffer._sampler, state["_sampler"])
     buffer._batch_size = batch_size
     if generator is not None:
@@ -125,9 +133,8 @@ def _read_items(saved: Any, slots: Slots) -> TensorDictBase | None:
             raise ValueError(f"expected {size} items, got none")
         return None
     items = TensorDict(nest(entries), batch_size=[size])
-    if not slots.storage.initialized:
-        check_storable(items, slots.device)
-    elif slots.schema() != (
+    check_storable(entries, slots.device)
+    if slots.storage.initialized and slots.schema() != (
         found := {name_of(key): describe(entry) for key, entry in entries.items()}
     ):
         raise ValueError(f"expected items with {slots.schema()}, got {found}")

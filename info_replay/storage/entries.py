@@ -91,17 +91,17 @@ def describe(leaf: Tensor) -> str:
     return f"{str(leaf.dtype).removeprefix('torch.')}{[*leaf.shape[1:]]}"
 
 
-def check_storable(data: TensorDictBase, device: torch.device) -> None:
-    """Raise unless rows of every entry of a first batch can be written and read.
+def check_storable(leaves: dict[NestedKey, Any], device: torch.device) -> None:
+    """Raise unless rows of every entry can be written and read.
 
     Args:
-        data: at least one item.
+        leaves: of at least one item, as :func:`leaves_of` gives them.
         device: where items will be stored.
 
     Raises:
         TypeError: naming the entry and what it is.
     """
-    for key, value in leaves_of(data).items():
+    for key, value in leaves.items():
         found = reason = None
         if not isinstance(value, Tensor):
             held = getattr(value, "data", value)

@@ -18,9 +18,9 @@ __all__ = [
     "ATTRIBUTE",
     "advance_all",
     "ensure",
+    "forget",
     "generations_of",
     "restore",
-    "set_back",
     "share",
     "stamps",
 ]
@@ -105,13 +105,9 @@ def restore(storage: TensorStorage, saved: Tensor | None, device: torch.device) 
         held.copy_(torch.maximum(saved.to(held.device), later))
 
 
-def set_back(storage: TensorStorage, before: Tensor | None) -> None:
-    """Undo a change that nobody has seen: no sample was drawn meanwhile."""
-    held = stamps(storage)
-    if before is not None and held is not None:
-        held.copy_(before)
-    elif held is not None:
-        setattr(storage, ATTRIBUTE, None)
+def forget(storage: TensorStorage) -> None:
+    """Have no generations: no sample was ever drawn."""
+    setattr(storage, ATTRIBUTE, None)
 
 
 def share(storage: TensorStorage) -> None:

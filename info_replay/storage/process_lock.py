@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import multiprocessing
 import os
 import sys
 import tempfile
@@ -13,10 +14,19 @@ from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import DupFd
 from typing import Any
 
+from torchrl.data import Storage
+
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["ProcessLock"]
+__all__ = ["ProcessLock", "unlock_counts"]
+
+# Numbers that a storage of TorchRL shares between processes, and their types.
+_COUNTS = {
+    "_len_value": "i",
+    "_mutation_revision_value": "q",
+    "_last_cursor_index_value": "q",
+}
 
 
 class ProcessLock:
@@ -131,6 +141,38 @@ class ProcessLock:
         with contextlib.suppress(AttributeError, OSError, BufferError):
             self._is_torn.close()
             os.close(self._descriptor)
+
+
+def unlock_counts(storage: Storage) -> None:
+    """Take their locks from a storage's counts: a process killed over one keeps it.
+
+    Args:
+        storage: which is written to under a :class:`ProcessLock` only.
+    """
+    for name, kind in _COUNTS.items():
+        number: Any = getattr(storage, name, None)
+        lock = getattr(number, "get_lock", None)
+        if lock is not None and not isinstance(lock(), _NoLock):
+            held: Any = _NoLock()
+            setattr(storage, name, multiprocessing.Value(kind, number.value, lock=held))
+
+
+class _NoLock:
+    """In the place of a lock, where another one keeps others out already."""
+
+    def acquire(self, *_: object) -> bool:
+        """Do nothing."""
+        return True
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> bool:
+        """Do nothing."""
+        return True
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
 
 
 def _received(file: Any) -> ProcessLock:

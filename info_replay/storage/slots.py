@@ -6,7 +6,10 @@ tensordicts, and it is the same for dense, shared and memory-mapped ones.
 
 from __future__ import annotations
 
+import contextlib
+import operator
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,15 +30,14 @@ from info_replay.storage.entries import (
     name_of,
     nest,
 )
+from info_replay.storage.process_lock import unlock_counts
+from info_replay.storage.rows import write_rows
 from info_replay.storage.undo import Undo
 from info_replay.validation import told
 
 __all__ = ["Slots"]
 
 _HOST = torch.device("cpu")
-# Types that NumPy has, too.
-_ARRAY_TYPES = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32}
-_ARRAY_TYPES |= {torch.int64, torch.float16, torch.float32, torch.float64}
 
 
 class Slots:
@@ -54,6 +56,8 @@ class Slots:
             )
         if storage.max_size < 1:
             raise ValueError(f"capacity must be at least 1, got {storage.max_size}")
+        if storage.initialized:
+            check_storable(leaves_of(storage._storage), _device_of(storage))
         self.storage = storage
         self.capacity = int(storage.max_size)
         self.undo: Undo | None = None  # while several parts of a batch are written
@@ -70,8 +74,7 @@ class Slots:
     @property
     def device(self) -> torch.device:
         """That of the storage; the host while that is undecided."""
-        device = self.storage.device
-        return torch.device("cpu" if device in (None, "auto") else device)
+        return _device_of(self.storage)
 
     @property
     def revision(self) -> int:
@@ -85,17 +88,19 @@ class Slots:
         ``buffer[:]["feature"].copy_(...)``: torch counts the versions of a tensor.
         """
         if self.storage.initialized:
-            self._look_at([*leaves_of(self.storage._storage).values()])
+            self._look_at(leaves_of(self.storage._storage))
         return int(self.storage._mutation_revision)
 
-    def _look_at(self, entries: list[Any]) -> None:
+    def _look_at(self, leaves: dict[NestedKey, Any]) -> None:
+        entries = [*leaves.values()]
         versions = _versions(entries)
-        if versions != self._versions or (
-            [*map(id, entries)] != [*map(id, self._entries)]
-        ):
-            if self._entries:
-                self.storage._bump_mutation_revision()
-            self._entries, self._versions = entries, versions
+        same = versions == self._versions and len(entries) == len(self._entries)
+        if same and all(map(operator.is_, entries, self._entries)):
+            return
+        check_storable(leaves, self.device)
+        if self._entries:
+            self.storage._bump_mutation_revision()
+        self._entries, self._versions = entries, versions
 
     def note_own_write(self) -> None:
         """Count a write of this package; nothing else has to be noticed of it."""
@@ -175,6 +180,7 @@ class Slots:
     def share_memory_(self) -> None:
         """Move items and generations, now or when there are any, to shared memory."""
         self._sharing_process = self._sharing_process or os.getpid()
+        unlock_counts(self.storage)
         generations.share(self.storage)
         if self.storage.initialized:
             content = self.storage._storage
@@ -210,11 +216,11 @@ class Slots:
             data = data.contiguous()
         if self.storage.initialized:
             leaves = leaves_of(self.storage._storage)
-            self._look_at([*leaves.values()])
+            self._look_at(leaves)
             check_like(leaves, data, locked=self.storage._storage.is_locked)
         else:
             self.check_shared()
-            check_storable(data, self.device)
+            check_storable(leaves_of(data), self.device)
         return data
 
     def places(self, index: Any) -> NDArray[np.int64]:
@@ -227,11 +233,14 @@ class Slots:
         if isinstance(index, Tensor):
             index = index.cpu().numpy()
         try:
-            return np.atleast_1d(every[index])
+            places = np.atleast_1d(every[index])
         except IndexError as error:
             raise IndexError(
                 f"items are in slots 0 to {len(self) - 1}, got {told(index)}: {error}"
             ) from error
+        if places.ndim != 1 or isinstance(index, bool):
+            raise IndexError(f"expected a slot, or a list of slots, got {told(index)}")
+        return places
 
     # -- writing ----------------------------------------------------------------------
 
@@ -252,7 +261,7 @@ class Slots:
         picks: dict[torch.device, Tensor] = {}
         leaves = leaves_of(storage._storage)
         for key, leaf in leaves.items():
-            _write_rows(leaf, where, data.get(key), some, picks)
+            write_rows(leaf, where, data.get(key), some, picks)
         storage._len = max(before, int(slots.max()) + 1)
         storage._set_last_cursor(last)
         self._wrote(index, before)
@@ -263,6 +272,24 @@ class Slots:
             self.storage._init(data[0].exclude(*BOOKKEEPING_KEYS))
             if self._sharing_process is not None:
                 self.share_memory_()
+
+    def give_up_room(self) -> None:
+        """Undo the first initialization: the next items may have other entries."""
+        self.storage._storage, self.storage.initialized = None, False
+
+    @contextlib.contextmanager
+    def room_for(self, items: TensorDictBase | None) -> Iterator[None]:
+        """Know the entries of items that may be put here; not if the block raises."""
+        is_new = items is not None and not self.storage.initialized
+        try:
+            if items is not None:
+                like = items if len(items) else items.apply(_one_row, batch_size=[1])
+                self._initialize(like)
+            yield
+        except BaseException:
+            if is_new:
+                self.give_up_room()
+            raise
 
     def _wrote(self, index: Tensor, before: int) -> None:
         """Count generations and tell all buffers on the storage of new items."""
@@ -282,10 +309,9 @@ class Slots:
             entity.mark_update(index)
 
     def put(self, items: TensorDictBase | None) -> None:
-        """Hold exactly these items; ``None`` if there never was one."""
+        """Hold exactly these items, which there is :meth:`room_for`."""
         size = 0 if items is None else len(items)
         if items is not None:
-            self._initialize(items if size else items.apply(_one_row, batch_size=[1]))
             for key, leaf in self.leaves.items():
                 leaf[:size] = items.get(key).to(leaf.device)
         self.storage._len = size
@@ -311,6 +337,8 @@ class Slots:
         before = len(self)
         if size >= before:
             return
+        if self.undo is not None:
+            self.undo.remember_generations(np.arange(size, before))
         held = generations.ensure(self.storage, self.device, before)
         held[size:before] += 1
         self.storage._len = size
@@ -332,12 +360,17 @@ class Slots:
         # A view of the memory itself must be read before it is written.
         if value.untyped_storage()._cdata == leaf.untyped_storage()._cdata:
             value = value.clone()
-        _write_rows(leaf, slots, value, None, {})
+        write_rows(leaf, slots, value, None, {})
         self.note_own_write()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the entries: a copy has a storage of its own."""
         return {**self.__dict__, "_entries": [], "_versions": []}
+
+
+def _device_of(storage: TensorStorage) -> torch.device:
+    device = storage.device
+    return torch.device("cpu" if device in (None, "auto") else device)
 
 
 def _one_row(entries: Tensor) -> Tensor:
@@ -348,40 +381,5 @@ def _versions(entries: list[Any]) -> list[int]:
     """How often each tensor was changed, by anybody in this process."""
     try:
         return [entry._version for entry in entries]
-    except RuntimeError:  # tensors made in inference mode are not counted
-        return []
-
-
-def _write_rows(
-    leaf: Any,
-    where: slice | NDArray[np.int64],
-    value: Any,
-    rows: NDArray[np.int64] | None,
-    picks: dict[torch.device, Tensor],
-) -> None:
-    """Write some rows of a value, by default all, to slots of a stored tensor.
-
-    ``picks`` caches the rows as a tensor on each device.
-    """
-    if (
-        type(leaf) is type(value) is Tensor
-        and leaf.is_cpu
-        and value.is_cpu
-        and leaf.dtype in _ARRAY_TYPES
-        and not value.is_neg()
-    ):
-        # NumPy takes half the time of torch.
-        source = value.detach().numpy() if value.requires_grad else value.numpy()
-        target = leaf.detach() if leaf.requires_grad else leaf
-        target.numpy()[where] = source if rows is None else source[rows]
-        # Autograd must notice if somebody still needs the old values.
-        torch.autograd.graph.increment_version(leaf)
-        return
-    if isinstance(where, np.ndarray):
-        where = torch.from_numpy(where).to(leaf.device)  # type: ignore[assignment]
-    if rows is not None:
-        pick = picks.get(value.device)
-        if pick is None:
-            pick = picks[value.device] = torch.from_numpy(rows).to(value.device)
-        value = value[pick]
-    leaf[where] = value.to(leaf.device) if isinstance(value, Tensor) else value
+    except (RuntimeError, AttributeError):
+        return []  # tensors made in inference mode are not counted

@@ -34,8 +34,20 @@ __all__ = ["has_snapshot", "load_snapshot", "save_snapshot"]
 
 _POINTER = "CURRENT"
 _PREFIX = "snapshot-"
-_POINTED = re.compile(rf"({_PREFIX}[0-9a-f]{{32}}) ([0-9a-f]{{64}})\n")
+_SNAPSHOT = re.compile(rf"{_PREFIX}[0-9a-f]{{32}}")
+_NEW_POINTER = re.compile(rf"\.{_POINTER}-[0-9a-f]{{32}}")
+_POINTED = re.compile(rf"({_SNAPSHOT.pattern}) ([0-9a-f]{{64}})\n")
 _FORMAT = "info-replay state 1"
+# What reading files of any content may raise.
+_DAMAGE = (
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    MemoryError,
+    RuntimeError,
+    OverflowError,
+)
 # Not there on Windows.
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
@@ -66,14 +78,12 @@ def save_snapshot(path: str | Path, state: Any) -> None:
         with _lock(folder, exclusive=True):
             _clear(folder)  # what killed saves left
             snapshot = folder / f"{_PREFIX}{uuid.uuid4().hex}"
-            snapshot.mkdir(mode=0o700)
+            snapshot.mkdir()
             try:
                 digest = _write_state(snapshot, state)
                 _write_pointer(folder, f"{snapshot.name} {digest}\n")
-            except BaseException:
-                shutil.rmtree(snapshot, ignore_errors=True)
-                raise
-            _clear(folder)
+            finally:
+                _clear(folder)  # of the two, what CURRENT does not name
     except OSError as error:
         kept = "; what was saved there before is kept" * has_snapshot(folder)
         raise OSError(
@@ -105,7 +115,7 @@ def load_snapshot(path: str | Path) -> Any:
     try:
         with _lock(folder, exclusive=False):
             return _read_state(folder)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except _DAMAGE as error:
         text = " ".join(str(error).split())
         raise ValueError(f"what was saved in {folder} is damaged: {text}") from error
 
@@ -157,7 +167,7 @@ def _write_pointer(folder: Path, text: str) -> None:
 def _new_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that was not there, nor a link, and is on disk at the end."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
@@ -172,7 +182,7 @@ def _to_disk(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove all snapshots but the current one; nobody else is at it."""
+    """Remove all snapshots of ours but the current one; nobody else is at it."""
     try:
         current = _read_pointer(folder)[0]
     except FileNotFoundError:
@@ -180,9 +190,9 @@ def _clear(folder: Path) -> None:
     except (OSError, ValueError):
         return  # a damaged pointer must not cost what it pointed to
     for old in folder.iterdir():
-        if old.name.startswith(_PREFIX) and old.name != current:
+        if _SNAPSHOT.fullmatch(old.name) and old.name != current:
             shutil.rmtree(old, ignore_errors=True)
-        elif old.name.startswith(f".{_POINTER}-"):
+        elif _NEW_POINTER.fullmatch(old.name):
             old.unlink(missing_ok=True)
 
 
@@ -211,7 +221,7 @@ def _read_pointer(folder: Path) -> tuple[str, str]:
     text = _read_file(folder / _POINTER).decode(errors="replace")
     found = _POINTED.fullmatch(text)
     if found is None:
-        old = re.fullmatch(rf"{_PREFIX}[0-9a-f]{{32}}\s*", text)
+        old = _SNAPSHOT.fullmatch(text.strip())
         raise ValueError(
             "it was written by an earlier version of info-replay, without check sums; "
             "load it with that version"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.data import Storage, Writer
 
@@ -185,15 +186,18 @@ class StatefulWriter(DeclaredState, Writer):
             **self.settings(),
         }
 
-    def check_state(self, state_dict: dict[str, Any]) -> None:
-        """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
+    def check_settings(self, state_dict: Any) -> None:
+        """Raise ``ValueError`` if a saved state is not of a writer with these settings.
+
+        The entries of items are compared if there is a first item.
+        """
         parts = {"settings", "counts", "in_step", "generations", "state"}
         if not isinstance(state_dict, dict) or state_dict.keys() != parts:
             raise ValueError(
                 f"this is not the state of a {type(self).__name__}: expected "
                 f"{sorted(parts)}, got {told(state_dict)}"
             )
-        saved, counts = state_dict["settings"], state_dict["counts"]
+        saved = state_dict["settings"]
         if not isinstance(saved, dict):
             raise ValueError(f"expected settings by name, got {told(saved)}")
         for name, expected in self._all_settings().items():
@@ -207,10 +211,16 @@ class StatefulWriter(DeclaredState, Writer):
                     f"cannot restore a memory with {name}={told(found)} into one with "
                     f"{name}={expected!r}"
                 )
+
+    def check_state(self, state_dict: dict[str, Any]) -> None:
+        """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
+        self.check_settings(state_dict)
+        counts = state_dict["counts"]
         if not isinstance(counts, dict) or counts.keys() != {*_COUNTS[:-1]}:
             raise ValueError(f"a writer counts {_COUNTS[:-1]}, got {told(counts)}")
         for name, count in counts.items():
-            if type(count) is not int or not 0 <= count < 2**63:
+            most = 2**63 if name == "seed" else 2**62  # counts must be able to grow
+            if type(count) is not int or not 0 <= count < most:
                 raise ValueError(f"{name} must be a number from 0 on, got {count!r}")
         if type(state_dict["in_step"]) is not bool:
             raise ValueError(
@@ -227,6 +237,17 @@ class StatefulWriter(DeclaredState, Writer):
                 changes.
         """
         self.check_state(state_dict)
+        self.load_checked(state_dict)
+
+    def check_stored(self, items: TensorDictBase) -> None:
+        """Raise ``ValueError`` if saved items cannot be computed with; often nothing.
+
+        Args:
+            items: with the entries that this writer's slots have room for.
+        """
+
+    def load_checked(self, state_dict: dict[str, Any]) -> None:
+        """Continue from what :meth:`check_state` let pass; cannot fail."""
         self.slots.load_generations(state_dict["generations"])
         self.restore_state(state_dict["state"])
         counts = state_dict["counts"]

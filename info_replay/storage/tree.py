@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["copy_tree", "decode", "encode"]
+__all__ = ["check_numbers", "copy_tree", "decode", "encode"]
 
 #: Where tensors begin in the bytes; enough for any type.
 _ALIGNMENT = 64
@@ -131,3 +131,24 @@ def copy_tree(tree: Any) -> Any:
     if type(tree) in (list, tuple):
         return type(tree)(map(copy_tree, tree))
     return tree
+
+
+def check_numbers(tree: Any, device: torch.device) -> None:
+    """Raise ``ValueError`` if a tensor of a tree is not dense or has no numbers.
+
+    Args:
+        tree: plain values and tensors.
+        device: where they are meant for; one without numbers needs none.
+    """
+    if isinstance(tree, Tensor):
+        if tree.layout is not torch.strided or tree.is_nested:
+            kind = "nested" if tree.is_nested else str(tree.layout)
+            raise ValueError(f"cannot restore a tensor that is not dense, got {kind}")
+        if tree.is_meta and device.type != "meta":
+            raise ValueError("cannot restore a tensor on 'meta': it has no numbers")
+    elif isinstance(tree, dict):
+        for each in tree.values():
+            check_numbers(each, device)
+    elif isinstance(tree, list | tuple):
+        for each in tree:
+            check_numbers(each, device)

@@ -31,19 +31,30 @@ class Undo:
         self._slots = slots
         self._size = len(slots)
         self._initialized = slots.storage.initialized
-        self._generations = slots.save_generations()
+        self._had_generations = slots.has_generations
+        if self._had_generations:
+            generations.ensure(slots.storage, slots.device, len(slots))
         self._saved: list[tuple[Tensor, dict[Any, Tensor]]] = []
+        self._generations: list[tuple[Tensor, Tensor]] = []
         self._written: list[Tensor] = []
         slots.undo = self
 
     def remember(self, places: NDArray[np.int64]) -> None:
-        """Keep the items of slots that are about to be overwritten."""
+        """Keep what slots hold that are about to be written."""
+        self.remember_generations(places)
         old = places[places < self._size]
         if old.size:
             index = torch.from_numpy(old).to(self._slots.device)
             leaves = self._slots.leaves
             rows = {key: leaf[index] for key, leaf in leaves.items()}
             self._saved.append((index, rows))
+
+    def remember_generations(self, places: NDArray[np.int64]) -> None:
+        """Keep the generations of slots that are about to be written or given up."""
+        held = generations.stamps(self._slots.storage)
+        if self._had_generations and held is not None:
+            index = torch.from_numpy(places).to(held.device)
+            self._generations.append((index, held[index]))
 
     def tell_later(self, index: Tensor) -> None:
         """Note slots that samplers must be told of."""
@@ -64,8 +75,11 @@ class Undo:
             for key, row in rows.items():
                 leaves[key][index] = row
         storage._len = self._size
-        generations.set_back(storage, self._generations)
+        held = generations.stamps(storage)
+        for index, before in reversed(self._generations):
+            held[index] = before  # type: ignore[index]
+        if not self._had_generations:
+            generations.forget(storage)
         if not self._initialized and storage.initialized:
-            # The next first batch may have other entries.
-            storage._storage, storage.initialized = None, False
+            slots.give_up_room()
         slots.note_own_write()

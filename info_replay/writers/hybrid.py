@@ -129,6 +129,10 @@ class HybridWriter(SelectionWriter):
                 f"{int(state['position'])}"
             )
 
+    def check_stored(self, items: TensorDictBase) -> None:
+        """Raise ``ValueError`` if saved items cannot be computed with."""
+        self.selection.check_stored(items)
+
     # -- deciding ---------------------------------------------------------------------
 
     def split(self, count: int) -> list[slice]:

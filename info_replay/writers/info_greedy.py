@@ -11,8 +11,9 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from info_replay.decision import Decision
-from info_replay.model.candidates import CandidateBatch, rounding_shows
+from info_replay.model.candidates import CandidateBatch, largest_leverage
 from info_replay.model.criteria import Criterion, Values, learnability
+from info_replay.model.linear_algebra import row_products
 from info_replay.model.moments import RunningMoments
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import Assignment
@@ -184,15 +185,17 @@ class _Contest:
         self.writer = writer
         self.items = items
         self.count = items.count
-        stored = writer.memory.rows([*range(len(writer.slots))])
+        stored = writer.memory.rows(np.arange(len(writer.slots)))
         self.memory = torch.as_tensor(stored)
         self.rows = torch.cat([torch.as_tensor(items.rows), self.memory])
         self.batch = CandidateBatch(items.posterior.statistics, self.rows)
-        # The largest leverage that each could have, in a memory of its own.
+        # The largest leverage v that an item could have is that in a memory of its own,
+        # and 1 - v the smaller one of what it could leave.
         features = self.rows[:, : items.posterior.statistics.feature_dim]
         jitter = items.posterior.statistics.jitter
-        self.alone = torch.linalg.vecdot(features, features) / jitter
-        self.spread = self.alone.max()
+        norms = row_products(features, features)
+        self.spread = norms.max() / jitter
+        self.least_rest = jitter / (norms + jitter)
         self.standards = self._standards_before()
 
     def _standards_before(self) -> Tensor | None:
@@ -208,7 +211,7 @@ class _Contest:
         """Squared errors ``(n,)`` of residuals ``(n, K)``."""
         if self.standards is not None:
             residuals = residuals @ self.standards
-        return residuals.square().sum(1)
+        return row_products(residuals, residuals)
 
     def _criterion(
         self, criterion: Criterion, leverage: Tensor, error: Tensor
@@ -240,7 +243,7 @@ class _Contest:
         )
         with_it, residuals = leverages[count:], residuals[count:]
         # Where rounding shows, an item is far from all others.
-        rest = torch.maximum(1 - with_it, 1 / (1 + self.alone[count:]))
+        rest = torch.maximum(1 - with_it, self.least_rest[count:])
         memory = self._criterion(
             self.writer.criterion,
             with_it / rest,
@@ -256,12 +259,11 @@ class _Contest:
         place = self.count + slot
         pair = [row, place]
         batch = self.batch
-        one, dtype = np.ones(1), self.writer.dtype
-        fragile = rounding_shows(spread * one, one, dtype)
+        fragile = not spread < largest_leverage(self.writer.dtype)
         if not fragile:
             batch.change(batch.representation[pair], batch.targets[pair], (1, -1))
             batch.copy_row(row, place)
-        self.alone[place] = self.alone[row]
+        self.least_rest[place] = self.least_rest[row]
         self.rows[place] = self.rows[row]
         if fragile or batch.needs_refresh:
             statistics = self.items.posterior.statistics.clone()

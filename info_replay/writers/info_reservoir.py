@@ -178,6 +178,8 @@ class InfoReservoirWriter(SelectionWriter):
 
     def _select(self, items: ScoredBatch) -> Decision:
         """Algorithm 1 for items that meet a full memory, with its line numbers."""
+        if not self._warned:
+            self._warn_of_few()
         capacity = self.slots.capacity
         draws = self.uniforms(items.count)[:, 0]
 
@@ -249,17 +251,12 @@ class InfoReservoirWriter(SelectionWriter):
         for (moments, _), values in zip(self._all_moments(), scores, strict=True):
             moments.update(values)
 
-    def carried_out(self, decision: Decision, count: int) -> None:
-        """Note a decision; says so, once, if hardly anything passes."""
-        super().carried_out(decision, count)
+    def _warn_of_few(self) -> None:
+        """Say, once, if hardly anything has passed; before anything is changed."""
         capacity = self.slots.capacity
         offered = self._write_count - capacity
         passed = self.reservoir_count - capacity
-        if (
-            passed < _FEW * offered
-            and offered >= max(_MANY_ITEMS, 10 * capacity)
-            and not self._warned
-        ):
+        if passed < _FEW * offered and offered >= max(_MANY_ITEMS, 2 * capacity):
             self._warned = True
             warnings.warn(
                 f"only {passed} of the last {offered} items were informative enough to "
@@ -267,7 +264,7 @@ class InfoReservoirWriter(SelectionWriter):
                 f"({self.gamma:g}) too high, or noise ({self.noise:g}) too small or "
                 "too large beside the targets?",
                 RuntimeWarning,
-                stacklevel=2,
+                stacklevel=6,
             )
 
     # -- the rest of the contract -----------------------------------------------------
@@ -295,10 +292,24 @@ class InfoReservoirWriter(SelectionWriter):
     def check_state(self, state_dict: dict[str, Any]) -> None:
         """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
         super().check_state(state_dict)
-        counts, memory = state_dict["counts"], state_dict["state"]["memory"]
+        counts, state = state_dict["counts"], state_dict["state"]
+        posterior = state["memory"]["posterior"]
         stored = counts["reservoir_count"] and not counts["preloaded"]
-        if stored and memory["posterior"] is None:
+        if stored and posterior is None:
             raise ValueError("cannot restore 'memory': expected a posterior of items")
+        if posterior is None or not self.slots.schema():
+            return
+        width = self.memory.check_widths(posterior)
+        standards = state.get("standardization")
+        if standards is not None and len(standards) != 1 + 2 * width:
+            raise ValueError(
+                f"cannot restore 'standardization': expected statistics of {width} "
+                f"targets, got {len(standards) // 2}"
+            )
+
+    def check_stored(self, items: TensorDictBase) -> None:
+        """Raise ``ValueError`` if saved items cannot be computed with."""
+        self.check(items)
 
     def check(self, batch: TensorDictBase) -> None:
         """Refuse features and targets that cannot be computed with."""

@@ -9,19 +9,28 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tensordict import NonTensorStack, TensorDict
-from torchrl.data import LazyMemmapStorage, LazyTensorStorage
+from torchrl.data import LazyMemmapStorage, LazyTensorStorage, TensorStorage
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler
+from torchrl.envs.transforms import Transform
 
 from info_replay import InfoReservoirReplayBuffer, make_replay_buffer
 from info_replay.storage.process_lock import ProcessLock
 
-from .helpers import assert_in_step, make_buffer, make_stream
+from .helpers import (
+    assert_in_step,
+    complete_state,
+    differences,
+    make_buffer,
+    make_stream,
+)
 
 FORK = multiprocessing.get_context("fork")
 
@@ -59,6 +68,28 @@ def test_a_type_that_torch_cannot_write_rows_of_is_refused_at_once(
         buffer.extend(items)
     assert not buffer.storage.initialized
     buffer.extend(make_stream(3))  # of other entries
+
+
+@pytest.mark.parametrize("way", ["set", "given"])
+@pytest.mark.parametrize("kind", ["text", "uint16"])
+def test_what_cannot_be_stored_does_not_come_in_by_another_door(
+    kind: str, way: str
+) -> None:
+    other: Any = torch.arange(16).to(torch.uint16)
+    if kind == "text":
+        other = NonTensorStack(*"abcdefghijklmnop")
+    if way == "given":
+        storage = TensorStorage(make_stream(16).set("other", other))
+        with pytest.raises(TypeError, match="'other' cannot be stored"):
+            make_buffer("rs", storage=storage)
+        return
+    buffer = make_buffer("rs")
+    buffer.extend(make_stream(16))
+    before = complete_state(buffer)
+    with pytest.raises(TypeError, match="'other' cannot be stored"):
+        buffer["other"] = other
+    assert differences(before, complete_state(buffer)) == []
+    buffer.extend(make_stream(5))
 
 
 # -- processes ------------------------------------------------------------------------
@@ -120,6 +151,68 @@ def test_a_process_that_dies_over_writing_is_told_of_until_it_is_repaired(
     buffer.empty() if repair == "empty" else buffer.load_state_dict(saved)
     buffer.extend(make_stream(5))
     assert_in_step(buffer)
+
+
+def die_with_number(number: Any) -> None:
+    number.get_lock().acquire()
+    os.kill(os.getpid(), 9)
+
+
+@pytest.mark.parametrize("name", ["_len_value", "_mutation_revision_value"])
+def test_a_process_that_dies_over_a_count_keeps_nobody_waiting(name: str) -> None:
+    buffer = make_buffer("rs", shared=True)
+    buffer.extend(make_stream(30))
+    number = getattr(buffer.storage, name)
+    if not hasattr(number, "get_lock"):
+        return  # there is no lock to die over
+    child = FORK.Process(target=die_with_number, args=(number,))
+    child.start()
+    child.join(60)
+    other = FORK.Process(target=lambda: buffer.extend(make_stream(5)))
+    other.start()
+    other.join(10)
+    hangs = other.is_alive()
+    other.kill()
+    other.join()
+    assert not hangs
+
+
+def test_a_process_without_the_items_saves_nothing(tmp_path: Path) -> None:
+    saved = make_buffer("rs")
+    saved.extend(make_stream(40))
+    saved.dumps(tmp_path)
+    buffer, ready = make_buffer("rs", shared=True), FORK.Event()
+
+    def save() -> None:
+        ready.wait(60)
+        buffer.dumps(tmp_path)
+
+    child = FORK.Process(target=save)
+    child.start()
+    buffer.extend(make_stream(10))  # the child cannot see these
+    ready.set()
+    child.join(60)
+    assert child.exitcode == 1
+    twin = make_buffer("rs", seed=5)
+    twin.loads(tmp_path)
+    assert torch.equal(twin[:]["id"], saved[:]["id"])
+
+
+def test_a_forked_process_follows_a_storage_that_brought_items_along() -> None:
+    storage = LazyTensorStorage(16)
+    storage.set(range(16), make_stream(16))
+    buffer = make_buffer("infors", storage=storage, shared=True)
+    child = FORK.Process(target=lambda: buffer.extend(make_stream(8, seed=1)))
+    child.start()
+    child.join(60)
+    assert_in_step(buffer)
+    buffer.extend(make_stream(30, seed=2))
+    assert_in_step(buffer)
+
+
+def test_priorities_of_a_shared_memory_are_refused() -> None:
+    with pytest.raises(ValueError, match="PrioritizedSampler cannot follow"):
+        make_buffer("rs", shared=True, sampler=PrioritizedSampler(16, 0.7, 0.5))
 
 
 # -- old samples ----------------------------------------------------------------------
@@ -272,3 +365,111 @@ def test_a_memory_that_nothing_enters_says_so_once() -> None:
         warnings.simplefilter("error")
         lively = InfoReservoirReplayBuffer(10, num_classes=3, gamma=-1.0)
         lively.extend(labelled(4000, 5, 1.0))
+
+
+def test_a_warning_that_is_an_error_changes_nothing() -> None:
+    buffer = make_buffer("infors", gamma=1e6)
+    buffer.extend(make_stream(500))
+    for _ in range(5):
+        buffer.extend(make_stream(200))
+        before = complete_state(buffer)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            try:
+                buffer.extend(make_stream(10))
+            except RuntimeWarning:
+                break
+    else:
+        pytest.fail("nothing was said")
+    assert differences(before, complete_state(buffer)) == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        buffer.extend(make_stream(10))  # it says so once
+
+
+# -- samples in the background --------------------------------------------------------
+
+
+class Slow(Transform):
+    """An inverse transform that waits to be let through."""
+
+    def __init__(self) -> None:
+        super().__init__(in_keys=[], out_keys=[])
+        self.entered, self.go_on = threading.Event(), threading.Event()
+
+    def _inv_call(self, tensordict: TensorDict) -> TensorDict:
+        self.entered.set()
+        assert self.go_on.wait(60)
+        return tensordict
+
+
+def test_others_sample_while_a_batch_is_transformed() -> None:
+    slow = Slow()
+    buffer = make_buffer("rs", transform=slow)
+    slow.go_on.set()
+    buffer.extend(make_stream(20))
+    slow.entered.clear()
+    slow.go_on.clear()
+    thread = threading.Thread(target=buffer.extend, args=(make_stream(5),))
+    thread.start()
+    assert slow.entered.wait(60)
+    assert len(buffer.sample(4)) == 4
+    slow.go_on.set()
+    thread.join()
+
+
+def test_what_was_sampled_ahead_is_forgotten_with_the_items() -> None:
+    buffer = make_buffer("rs", prefetch=2, batch_size=4)
+    buffer.extend(make_stream(30))
+    buffer.sample()
+    buffer.empty()
+    buffer.extend(make_stream(30, seed=1).set("id", torch.full((30,), 77)))
+    for _ in range(4):
+        assert buffer.sample()["id"].unique().tolist() == [77]
+
+
+class Failing(Transform):
+    """A transform of samples that fails when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(in_keys=[], out_keys=[])
+        self.fails = False
+
+    def forward(self, tensordict: TensorDict) -> TensorDict:
+        if self.fails:
+            raise RuntimeError("cannot be transformed")
+        return tensordict
+
+
+def test_an_emptied_memory_with_samples_ahead_can_be_saved() -> None:
+    buffer = make_buffer("infors", prefetch=2, batch_size=4)
+    buffer.extend(make_stream(40))
+    buffer.sample()
+    buffer.empty()
+    with pytest.raises(RuntimeError, match="empty"):
+        buffer.sample()
+    buffer.state_dict()
+    buffer.extend(make_stream(40))
+    buffer.state_dict()
+    for _ in range(4):
+        buffer.sample()
+
+
+@pytest.mark.parametrize("way", ["empty", "load"])
+def test_a_sample_that_failed_ahead_does_not_keep_a_memory_from_being_replaced(
+    way: str,
+) -> None:
+    failing = Failing()
+    buffer = make_buffer("rs", prefetch=2, batch_size=4, transform=failing)
+    buffer.extend(make_stream(30))
+    state = buffer.state_dict()
+    failing.fails = True
+    with contextlib.suppress(RuntimeError):
+        buffer.sample()
+    if way == "empty":
+        buffer.empty()
+        assert len(buffer) == 0
+    else:
+        buffer.load_state_dict(state)
+        failing.fails = False
+        assert len(buffer.sample()) == 4

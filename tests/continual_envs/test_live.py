@@ -458,3 +458,16 @@ def test_a_state_that_leads_to_a_wrong_sample_changes_nothing() -> None:
     assert env.state_dict() == before
     observation, *_ = env.step(still(env))
     assert numbers(observation) == [4, 5, 6, 7]
+
+
+def test_a_state_beyond_the_end_of_a_source_changes_nothing() -> None:
+    loader = Stateful(None)
+    env = make_stream(loader, num_classes=5, batch_size=4)
+    env.reset(seed=0)
+    env.step(still(env))
+    before, place = env.state_dict(), loader.place
+    with pytest.raises(ValueError, match="ended after 60 samples"):
+        env.load_state_dict({**before, "position": 400})
+    assert loader.place == place
+    observation, *_ = env.step(still(env))
+    assert numbers(observation) == [8, 9, 10, 11]

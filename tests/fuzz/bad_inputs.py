@@ -307,6 +307,8 @@ SETTINGS: list[tuple[str, Any, tuple[str, ...]]] = [
     ("noise", -0.3, ("infors", "infogs")),
     ("noise", math.inf, ("infors", "infogs")),
     ("noise", 1e-200, ("infors", "infogs")),
+    ("noise", None, ("infors", "infogs")),
+    ("jitter", "0.1", ("infors", "infogs")),
     ("jitter", 0, ("infors", "infogs")),
     ("jitter", -0.1, ("infors", "infogs")),
     ("jitter", math.nan, ("infors", "infogs")),

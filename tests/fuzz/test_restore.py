@@ -13,7 +13,14 @@ from torch import Tensor
 
 from info_replay import SelectiveReplayBuffer
 
-from ..buffer.helpers import COMPACTING, POLICIES
+from ..buffer.helpers import (
+    COMPACTING,
+    POLICIES,
+    complete_state,
+    differences,
+    make_buffer,
+    make_stream,
+)
 from .buffers import SAMPLERS, STORAGES, assert_same, fuzzed_buffer, image, samplers_of
 from .items import make_items
 
@@ -80,6 +87,8 @@ def replacements(value: Any) -> Iterator[Any]:
     yield from (DELETED, None, "text", -7, 2**70, math.nan, [], {}, torch.zeros(3))
     if isinstance(value, Tensor):
         yield value[..., None].clone()
+        yield value.to("meta")
+        yield value.to_sparse()
         yield value.bool() if value.dtype != torch.bool else value.int()
         if value.ndim:
             yield value[:-1].clone()
@@ -142,10 +151,11 @@ def load_or_refuse(
 
 
 def findings(
-    kind: Kind, states: Iterator[tuple[str, Any]], **options: Any
+    kind: Kind, states: Iterator[tuple[str, Any]], *, used: bool = True, **options: Any
 ) -> list[str]:
     """All states that were neither refused as a whole nor usable."""
-    found, fresh = [], make(kind, 500, **options)
+    found: list[str] = []
+    fresh = make(kind, 500, **options) if used else fuzzed_buffer(*kind, **options)
     buffer, before = None, image(fresh)
     for name, state in states:
         if buffer is None:
@@ -172,6 +182,16 @@ def _short(found: list[str]) -> str:
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 def test_an_edited_state_is_refused_as_a_whole_or_can_be_used(kind: Kind) -> None:
     found = findings(kind, _edits(make(kind).state_dict()))
+    assert not found, _short(found)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in KINDS if kind[1] != "given" and kind[2] == "uniform"],
+    ids="-".join,
+)
+def test_an_edited_state_leaves_a_buffer_that_was_never_used_so(kind: Kind) -> None:
+    found = findings(kind, _edits(make(kind).state_dict()), used=False)
     assert not found, _short(found)
 
 
@@ -217,3 +237,28 @@ def test_a_state_of_another_memory_is_refused_as_a_whole_or_can_be_used(
         return
     found = findings((policy, "dense", sampler), _others((policy, "dense", sampler)))
     assert not found, _short(found)
+
+
+@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize("edit", ["schema", "meta", "sparse", "width"])
+def test_items_that_do_not_fit_leave_any_buffer_as_it_was(
+    edit: str, used: bool
+) -> None:
+    source, buffer = make_buffer("infors"), make_buffer("infors", seed=5)
+    source.extend(make_stream(40))
+    if used:
+        buffer.extend(make_stream(40, seed=3))
+    state = copy.deepcopy(source.state_dict())
+    entries = state["_storage"]["_storage"]
+    if edit == "schema":
+        state["_writer"]["settings"]["item"] = {"feature": "float32[9]"}
+    elif edit == "width":
+        entries["feature"] = torch.zeros(16, 9)
+        state["_writer"]["settings"]["item"] = {}
+    else:
+        zeros = torch.zeros_like(entries["feature"])
+        entries["feature"] = zeros.to("meta") if edit == "meta" else zeros.to_sparse()
+    before = complete_state(buffer)
+    with pytest.raises(ValueError, match="cannot restore"):
+        buffer.load_state_dict(state)
+    assert differences(before, complete_state(buffer)) == []

@@ -39,9 +39,8 @@ def make_batch(
 @np.errstate(all="ignore")  # as writers do: bad values are found after the transfer
 def score(batch: ScoredBatch, criterion: Criterion | None = None) -> np.ndarray:
     candidates = batch.candidates()
-    return batch.score(
-        criterion or MIC(), candidates.leverage, candidates.squared_error
-    )
+    points = batch.fetch(candidates.leverage, candidates.squared_error)
+    return batch.score(criterion or MIC(), *points)
 
 
 class Squares(Criterion):

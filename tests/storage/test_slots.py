@@ -175,6 +175,5 @@ def test_storages_without_slots_of_single_items_are_refused() -> None:
         Slots(LazyTensorStorage(3, ndim=2))
     with pytest.raises(ValueError, match="capacity must be at least 1, got 0"):
         Slots(LazyTensorStorage(0))
-    slots = Slots(TensorStorage(torch.zeros(3, 2)))
     with pytest.raises(TypeError, match="this storage holds a Tensor"):
-        slots.admit(make_items(2))
+        Slots(TensorStorage(torch.zeros(3, 2)))

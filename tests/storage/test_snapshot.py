@@ -9,12 +9,15 @@ import os
 import pickle
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from info_replay.storage import snapshot
 from info_replay.storage.snapshot import load_snapshot, save_snapshot
 
 
@@ -68,11 +71,28 @@ def test_a_save_clears_away_the_one_before_it_and_what_killed_ones_left(
 ) -> None:
     save_snapshot(tmp_path, make_state())
     (tmp_path / f"snapshot-{'0' * 32}").mkdir()
-    (tmp_path / ".CURRENT-killed").write_text("")
+    (tmp_path / f".CURRENT-{'0' * 32}").write_text("")
     save_snapshot(tmp_path, make_state(1))
     assert_same(load_snapshot(tmp_path), make_state(1))
     assert len(snapshots(tmp_path)) == 1
     assert not [*tmp_path.glob(".CURRENT-*")]
+
+
+def test_a_save_deletes_only_what_a_save_wrote(tmp_path: Path) -> None:
+    (tmp_path / "snapshot-of-mine").mkdir()
+    save_snapshot(tmp_path, make_state())
+    assert (tmp_path / "snapshot-of-mine").exists()
+
+
+def test_who_may_read_a_save_is_for_the_umask_to_say(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        save_snapshot(tmp_path, make_state())
+    finally:
+        os.umask(before)
+    (saved,) = snapshots(tmp_path)
+    assert saved.stat().st_mode & 0o777 == 0o750
+    assert {file.stat().st_mode & 0o777 for file in saved.iterdir()} == {0o640}
 
 
 def test_loading_needs_a_save(tmp_path: Path) -> None:
@@ -115,6 +135,58 @@ def test_a_full_disk_is_one_error_and_the_save_before_stays(tmp_path: Path) -> N
     assert "what was saved there before is kept" in text
     assert_same(load_snapshot(tmp_path), make_state())
     assert len(snapshots(tmp_path)) == 1
+
+
+SAVE_TWICE = """
+import sys, torch
+from tensordict import TensorDict
+from info_replay import make_replay_buffer
+items = lambda n: TensorDict({"x": torch.full((200, 2000), float(n))}, [200])
+buffer = make_replay_buffer("rs", 200)
+buffer.extend(items(1))
+buffer.dumps(sys.argv[1])
+buffer[:] = items(2)
+try:
+    buffer.dumps(sys.argv[1])
+except OSError as error:
+    print(error)
+twin = make_replay_buffer("rs", 200)
+twin.loads(sys.argv[1])
+print("kept" if bool((twin[:]["x"] == 1).all()) else "lost")
+"""
+
+
+def test_a_disk_that_is_really_full_does_not_end_the_process(tmp_path: Path) -> None:
+    """A limit on the size of files does not do: a memory map fails at once there."""
+    mount = f"mount -t tmpfs -o size=3m tmpfs {tmp_path}"
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if sys.platform != "linux" or subprocess.run([*inside, mount]).returncode:
+        pytest.skip("needs a file system of its own")
+    script = f'{mount} && exec "$0" -c "$1" "$2"'
+    done = subprocess.run(
+        [*inside, script, sys.executable, SAVE_TWICE, str(tmp_path / "saved")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "No space left on device" in done.stdout
+    assert done.stdout.split()[-1] == "kept"
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, OSError])
+def test_an_interrupt_right_after_the_new_save_is_named_loses_neither(
+    interrupt: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_snapshot(tmp_path, make_state(0))
+
+    def fail(folder: Path) -> None:
+        if folder == tmp_path:
+            raise interrupt
+
+    monkeypatch.setattr(snapshot, "_to_disk", fail)
+    with pytest.raises(interrupt):
+        save_snapshot(tmp_path, make_state(1))
+    assert_same(load_snapshot(tmp_path), make_state(1))
 
 
 # -- damage ---------------------------------------------------------------------------
