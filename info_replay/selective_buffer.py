@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
-from contextlib import AbstractContextManager
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
 from typing import Any
 
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.data import Storage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler
@@ -23,13 +21,16 @@ from info_replay.storage.buffer_parts import (
     make_generator,
     make_storage,
 )
-from info_replay.storage.buffer_state import restore_buffer, save_buffer
-from info_replay.storage.entries import check_storable, leaves_of
+from info_replay.storage.buffer_state import (
+    restore_buffer,
+    save_buffer,
+    wait_for_samples,
+)
+from info_replay.storage.entries import check_entry, check_tensordict
 from info_replay.storage.priorities import check_priorities, kept_rows, live_rows
 from info_replay.storage.process_lock import ProcessLock
 from info_replay.storage.snapshot import load_snapshot, save_snapshot
 from info_replay.storage.tree import copy_tree
-from info_replay.validation import told
 from info_replay.writers.base import SelectionWriter
 
 __all__ = ["SelectiveReplayBuffer"]
@@ -119,10 +120,9 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
                 self._share_writer()
         return self
 
-    def _writing(self) -> AbstractContextManager[Any]:
+    def _writing(self) -> Any:
         """Keep others out while items are changed."""
-        lock: AbstractContextManager[Any] = self._replay_lock
-        return self._writing_shared() if self.shared else lock
+        return self._writing_shared() if self.shared else self._replay_lock
 
     @contextlib.contextmanager
     def _writing_shared(self) -> Iterator[None]:
@@ -173,10 +173,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Returns:
             Its slot, -1 if it was not kept.
         """
-        if not isinstance(data, TensorDictBase):
-            raise TypeError(
-                f"expected an item as a TensorDict, got {type(data).__name__}"
-            )
+        check_tensordict(data, "an item")
         data = self.transform.inv(data)
         if data is None:
             return -1
@@ -208,7 +205,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             # the slots; without transforms nobody would ever see it.
             slots = self._extend(tensordicts)
             return slots
-        lock: AbstractContextManager[Any] = contextlib.nullcontext()
+        lock: Any = contextlib.nullcontext()
         if isinstance(self.sampler, PrioritizedSampler):
             lock = self._writing()  # nobody may empty it before priorities are set
             if isinstance(tensordicts, TensorDictBase):
@@ -228,15 +225,10 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
     def __setitem__(self, index: Any, value: TensorDictBase) -> None:
         """Put other items into slots in use; samples from these slots become stale."""
         if isinstance(index, str | tuple):
-            entry = TensorDict({}, batch_size=[]).set(index, value)
-            check_storable(leaves_of(entry), self._writer.slots.device)
+            check_entry(index, value, self._writer.slots.device)
             super().__setitem__(index, value)
             return
-        if not isinstance(value, TensorDictBase):
-            raise TypeError(
-                f"expected items as a TensorDict, got {type(value).__name__}: "
-                f"{told(value)}"
-            )
+        check_tensordict(value, "items")
         if len(self.transform):
             value = self.transform.inv(value)
         with self._writing():
@@ -271,11 +263,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
             Scores, shape ``(n,)``.
         """
         policy = self._policy_with("posterior")
-        if not isinstance(data, TensorDictBase):
-            raise TypeError(
-                f"expected items as a TensorDict, got {type(data).__name__}: "
-                f"{told(data)}"
-            )
+        check_tensordict(data, "items")
         if data.batch_dims and not len(data):
             raise ValueError("expected at least one item, got an empty batch")
         with self._replay_lock, self._write_lock:
@@ -302,10 +290,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Args:
             data: a sample; policies that do not look at features ignore them.
         """
-        if not isinstance(data, TensorDictBase):
-            raise TypeError(
-                f"expected a sample as a TensorDict, got {type(data).__name__}"
-            )
+        check_tensordict(data, "a sample")
         keeps_features = self._writer.feature_key is not None
         if not isinstance(self._sampler, PrioritizedSampler):
             if keeps_features:
@@ -356,12 +341,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Pending samples and updates need the replay lock, so they are waited for first.
         """
         with self._futures_lock:
-            wait([*self._prefetch_queue, *self._pending_update_futures])
-            # What failed ahead of time is tried again when it is asked for.
-            fine = [each for each in self._prefetch_queue if each.exception() is None]
-            if len(fine) < len(self._prefetch_queue):
-                self._prefetch_queue.clear()
-                self._prefetch_queue.extend(fine)
+            wait_for_samples(self)
             if not replacing:
                 self.synchronize()
             lock: Any = self._write_lock

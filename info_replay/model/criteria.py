@@ -20,7 +20,6 @@ from __future__ import annotations
 import abc
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from info_replay.registry import register_criterion
+from info_replay.validation import check_finite
 
 __all__ = [
     "MIC",
@@ -222,9 +222,8 @@ def _log(values: Values) -> Values:
     return values.log() if isinstance(values, Tensor) else np.log(values)
 
 
-def _check_eta(eta: Any) -> None:
-    if not isinstance(eta, Real):
-        raise TypeError(f"eta must be a number, got {eta!r}")
+def _check_eta(eta: float) -> None:
+    check_finite("eta", eta)
     # Scores are squared and summed: much more would not be finite.
     if not 0 <= eta <= 1e9:
         raise ValueError(

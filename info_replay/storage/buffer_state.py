@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from info_replay.storage.stateful_writer import StatefulWriter
 from info_replay.storage.tree import check_numbers, copy_tree
 from info_replay.validation import told
 
-__all__ = ["restore_buffer", "save_buffer"]
+__all__ = ["restore_buffer", "save_buffer", "wait_for_samples"]
 
 _PARTS = ("_storage", "_sampler", "_writer", "_transforms", "_batch_size", "_rng")
 _WRONG = (LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError)
@@ -176,6 +176,19 @@ def _load_transforms(transform: torch.nn.Module, saved: Any) -> None:
 
 
 # -- prefetched samples ---------------------------------------------------------------
+
+
+def wait_for_samples(buffer: TensorDictReplayBuffer) -> None:
+    """Wait for what a buffer does in the background; drop samples that failed.
+
+    They are tried again when they are asked for.
+    """
+    queue = buffer._prefetch_queue
+    wait([*queue, *buffer._pending_update_futures])
+    fine = [each for each in queue if each.exception() is None]
+    if len(fine) < len(queue):
+        queue.clear()
+        queue.extend(fine)
 
 
 def _plain(result: Any) -> Any:

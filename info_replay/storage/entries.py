@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from tensordict import TensorDictBase, is_leaf_nontensor, is_tensor_collection
+from tensordict import (
+    TensorDict,
+    TensorDictBase,
+    is_leaf_nontensor,
+    is_tensor_collection,
+)
 from tensordict.utils import NestedKey
 from torch import Tensor
 
@@ -13,9 +18,11 @@ from info_replay.validation import told
 
 __all__ = [
     "BOOKKEEPING_KEYS",
+    "check_entry",
     "check_like",
     "check_schema",
     "check_storable",
+    "check_tensordict",
     "describe",
     "leaves_of",
     "name_of",
@@ -45,6 +52,14 @@ def leaves_of(data: TensorDictBase) -> dict[NestedKey, Any]:
     for key in BOOKKEEPING_KEYS:
         entries.pop(key, None)
     return entries
+
+
+def check_tensordict(data: Any, what: str) -> None:
+    """Raise ``TypeError`` unless data is a TensorDict; ``what`` names it."""
+    if not isinstance(data, TensorDictBase):
+        raise TypeError(
+            f"expected {what} as a TensorDict, got {type(data).__name__}: {told(data)}"
+        )
 
 
 def nest(leaves: dict[NestedKey, Any]) -> dict[str, Any]:
@@ -118,6 +133,11 @@ def check_storable(leaves: dict[NestedKey, Any], device: torch.device) -> None:
             raise TypeError(
                 f"entry {name_of(key)!r} cannot be stored: {reason}, got {found}"
             )
+
+
+def check_entry(key: NestedKey, value: Any, device: torch.device) -> None:
+    """Raise as :func:`check_storable` if an entry, of all items, cannot be stored."""
+    check_storable(leaves_of(TensorDict({}, batch_size=[]).set(key, value)), device)
 
 
 def _can_write_rows(value: Tensor) -> bool:

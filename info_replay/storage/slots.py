@@ -10,7 +10,7 @@ import contextlib
 import operator
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from info_replay.storage.entries import (
     BOOKKEEPING_KEYS,
     check_like,
     check_storable,
+    check_tensordict,
     describe,
     leaves_of,
     name_of,
@@ -32,12 +33,24 @@ from info_replay.storage.entries import (
 )
 from info_replay.storage.process_lock import unlock_counts
 from info_replay.storage.rows import write_rows
-from info_replay.storage.undo import Undo
 from info_replay.validation import told
 
 __all__ = ["Slots"]
 
 _HOST = torch.device("cpu")
+
+
+class Undo(Protocol):
+    """Keeps what is needed to take writes back."""
+
+    def remember(self, places: NDArray[np.int64]) -> None:
+        """Keep what slots hold that are about to be written."""
+
+    def remember_generations(self, places: NDArray[np.int64]) -> None:
+        """Keep the generations of slots that are about to be given up."""
+
+    def tell_later(self, index: Tensor) -> None:
+        """Note slots that samplers must be told of."""
 
 
 class Slots:
@@ -201,10 +214,7 @@ class Slots:
 
     def admit(self, data: Any) -> TensorDictBase:
         """A batch, dense; raises unless it has the entries of the stored items."""
-        if not isinstance(data, TensorDictBase):
-            raise TypeError(
-                f"expected a batch of items as a TensorDict, got {type(data).__name__}"
-            )
+        check_tensordict(data, "a batch of items")
         if data.batch_dims < 1:
             raise ValueError(
                 "expected a batch of items, batch_size=[n, ...], got batch_size=[]; "

@@ -18,7 +18,7 @@ from info_replay.shared_state import DeclaredState, SharedArray
 from info_replay.storage.entries import check_schema
 from info_replay.storage.slots import Slots
 from info_replay.storage.snapshot import load_snapshot, save_snapshot
-from info_replay.storage.undo import Undo
+from info_replay.storage.undo import SlotUndo
 from info_replay.validation import told
 
 __all__ = [
@@ -267,7 +267,7 @@ class StatefulWriter(DeclaredState, Writer):
         """Take back everything that was written in the block if it raises."""
         counts, state = self.counts.array.copy(), self.save_state()
         in_step = counts[REVISION] == self.slots.look()
-        undo = Undo(self.slots)
+        undo = SlotUndo(self.slots)
         try:
             yield
         except BaseException:

@@ -1,8 +1,8 @@
-"""Taking back what a refused batch has written already: :class:`Undo`."""
+"""Taking back what a refused batch has written already: :class:`SlotUndo`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from info_replay.storage import generations
+from info_replay.storage.slots import Slots
 
-if TYPE_CHECKING:
-    from info_replay.storage.slots import Slots
-
-__all__ = ["Undo"]
+__all__ = ["SlotUndo"]
 
 
-class Undo:
+class SlotUndo:
     """What slots held before the first of several writes.
 
     Samplers are told of the writes when all of them are done: see :meth:`finish`.

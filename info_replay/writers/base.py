@@ -20,6 +20,7 @@ from torch import Tensor
 from info_replay.decision import Decision, Places, check_decision, last_rows
 from info_replay.random_stream import RandomStream
 from info_replay.shared_state import PerSlot
+from info_replay.storage.entries import check_tensordict
 from info_replay.storage.stateful_writer import (
     DRAWS,
     PRELOADED,
@@ -178,10 +179,7 @@ class SelectionWriter(StatefulWriter):
     @torch.no_grad()
     def add(self, data: TensorDictBase) -> int:
         """Offer one item, ``batch_size=[]``; gives its slot, -1 if it was not kept."""
-        if not isinstance(data, TensorDictBase):
-            raise TypeError(
-                f"expected an item as a TensorDict, got {type(data).__name__}"
-            )
+        check_tensordict(data, "an item")
         return int(self._offer(data.unsqueeze(0))[0])
 
     def _offer(self, data: TensorDictBase) -> Places:

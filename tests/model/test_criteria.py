@@ -311,7 +311,7 @@ def test_a_variance_may_lie_a_rounding_below_the_noise() -> None:
 def test_eta_must_be_finite_and_not_negative(
     criterion: Callable[[float], Criterion], eta: float
 ) -> None:
-    with pytest.raises(ValueError, match="eta must be a finite number >= 0 and at"):
+    with pytest.raises(ValueError, match="eta must be a finite number"):
         criterion(eta)
 
 
