@@ -264,7 +264,7 @@ class InfoReservoirWriter(SelectionWriter):
                 f"({self.gamma:g}) too high, or noise ({self.noise:g}) too small or "
                 "too large beside the targets?",
                 RuntimeWarning,
-                stacklevel=6,
+                stacklevel=2,
             )
 
     # -- the rest of the contract -----------------------------------------------------
