@@ -24,6 +24,7 @@ __all__ = [
     "check_storable",
     "check_tensordict",
     "describe",
+    "kind_of",
     "leaves_of",
     "name_of",
     "nest",
@@ -151,45 +152,54 @@ def _can_write_rows(value: Tensor) -> bool:
     return True
 
 
+#: Shape of one item's entry, type, and whether it has no numbers.
+Kind = tuple[torch.Size, torch.dtype, bool]
+
+
+def kind_of(leaf: Tensor) -> Kind:
+    """What the entry of a batch must have in common with a stored one."""
+    return leaf.shape[1:], leaf.dtype, leaf.is_meta
+
+
 def check_like(
-    leaves: dict[NestedKey, Tensor], data: TensorDictBase, *, locked: bool
+    kinds: dict[NestedKey, Kind], data: TensorDictBase, *, locked: bool
 ) -> None:
     """Raise unless a batch has the entries of the stored items.
 
     Args:
-        leaves: the stored tensors by key.
+        kinds: of the stored entries, by key.
         data: the batch.
         locked: whether the storage takes no other entries; TorchRL drops those then.
     """
     values = leaves_of(data)
-    for key, leaf in leaves.items():
+    for key, (shape, dtype, is_meta) in kinds.items():
         value = values.get(key)
         if value is None:
             raise KeyError(
                 f"missing entry {name_of(key)!r}: every item of this memory has "
-                f"{sorted(map(name_of, leaves))}"
+                f"{sorted(map(name_of, kinds))}"
             )
-        if value.shape[1:] != leaf.shape[1:]:
+        if value.shape[1:] != shape:
             raise ValueError(
-                f"entry {name_of(key)!r} must have the shape "
-                f"{tuple(leaf.shape[1:])} per item, got {tuple(value.shape[1:])}"
+                f"entry {name_of(key)!r} must have the shape {tuple(shape)} per item, "
+                f"got {tuple(value.shape[1:])}"
             )
-        if getattr(value, "dtype", None) != leaf.dtype:
+        if getattr(value, "dtype", None) is not dtype:
             found = getattr(value, "dtype", type(value).__name__)
             raise TypeError(
-                f"entry {name_of(key)!r} must be of type {leaf.dtype}, got {found}"
+                f"entry {name_of(key)!r} must be of type {dtype}, got {found}"
             )
-        if value.layout is not torch.strided or value.is_meta != leaf.is_meta:
+        if value.layout is not torch.strided or value.is_meta != is_meta:
             raise TypeError(
                 f"entry {name_of(key)!r} must be a dense tensor with numbers, got one "
                 f"of {value.layout} on '{value.device}'"
             )
-    if values.keys() != leaves.keys():
-        for key in values.keys() - leaves.keys():
+    if len(values) != len(kinds):
+        for key in values.keys() - kinds.keys():
             if not locked or not isinstance(values[key], Tensor):
                 raise KeyError(
                     f"unknown entry {name_of(key)!r}: every item of this memory has "
-                    f"{sorted(map(name_of, leaves))}"
+                    f"{sorted(map(name_of, kinds))}"
                 )
 
 

@@ -23,10 +23,12 @@ from torchrl.data import TensorStorage
 from info_replay.storage import generations
 from info_replay.storage.entries import (
     BOOKKEEPING_KEYS,
+    Kind,
     check_like,
     check_storable,
     check_tensordict,
     describe,
+    kind_of,
     leaves_of,
     name_of,
     nest,
@@ -69,14 +71,15 @@ class Slots:
             )
         if storage.max_size < 1:
             raise ValueError(f"capacity must be at least 1, got {storage.max_size}")
-        if storage.initialized:
-            check_storable(leaves_of(storage._storage), _device_of(storage))
         self.storage = storage
+        if storage.initialized:
+            check_storable(self.leaves, self.device)
         self.capacity = int(storage.max_size)
         self.undo: Undo | None = None  # while several parts of a batch are written
         # The stored tensors and how often they were changed, when last looked at.
         self._entries: list[Any] = []
         self._versions: list[int] = []
+        self._kinds: dict[NestedKey, Kind] = {}
         self._sharing_process: int | None = None
 
     def __len__(self) -> int:
@@ -87,7 +90,8 @@ class Slots:
     @property
     def device(self) -> torch.device:
         """That of the storage; the host while that is undecided."""
-        return _device_of(self.storage)
+        device = self.storage.device
+        return torch.device("cpu" if device in (None, "auto") else device)
 
     @property
     def revision(self) -> int:
@@ -113,16 +117,20 @@ class Slots:
         check_storable(leaves, self.device)
         if self._entries:
             self.storage._bump_mutation_revision()
-        self._entries, self._versions = entries, versions
+        self._know(leaves)
+
+    def _know(self, leaves: dict[NestedKey, Any]) -> None:
+        self._entries = [*leaves.values()]
+        self._versions = _versions(self._entries)
+        self._kinds = {key: kind_of(leaf) for key, leaf in leaves.items()}
 
     def note_own_write(self) -> None:
         """Count a write of this package; nothing else has to be noticed of it."""
         self.storage._bump_mutation_revision()
-        if not self.storage.initialized:
-            self._entries = []
-        elif not self._entries:
-            self._entries = [*self.leaves.values()]
-        self._versions = _versions(self._entries)
+        if self._entries and self.storage.initialized:
+            self._versions = _versions(self._entries)
+        else:
+            self._know(self.leaves if self.storage.initialized else {})
 
     # -- reading ----------------------------------------------------------------------
 
@@ -225,9 +233,9 @@ class Slots:
         if isinstance(data, LazyStackedTensorDict):
             data = data.contiguous()
         if self.storage.initialized:
-            leaves = leaves_of(self.storage._storage)
-            self._look_at(leaves)
-            check_like(leaves, data, locked=self.storage._storage.is_locked)
+            content = self.storage._storage
+            self._look_at(leaves_of(content))
+            check_like(self._kinds, data, locked=content.is_locked)
         else:
             self.check_shared()
             check_storable(leaves_of(data), self.device)
@@ -376,11 +384,6 @@ class Slots:
     def __getstate__(self) -> dict[str, Any]:
         """Without the entries: a copy has a storage of its own."""
         return {**self.__dict__, "_entries": [], "_versions": []}
-
-
-def _device_of(storage: TensorStorage) -> torch.device:
-    device = storage.device
-    return torch.device("cpu" if device in (None, "auto") else device)
 
 
 def _one_row(entries: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 from info_replay.decision import Decision
 from info_replay.model.candidates import CandidateBatch, largest_leverage
 from info_replay.model.criteria import Criterion, Values, learnability
-from info_replay.model.linear_algebra import row_products
+from info_replay.model.linear_algebra import native, row_products
 from info_replay.model.moments import RunningMoments
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import Assignment
@@ -124,13 +124,13 @@ class InfoGreedyWriter(InfoReservoirWriter):
         tested = np.zeros((2, count))
         while waiting.any():
             # Lines 12 and 13: the best item of the batch, the worst of the memory.
-            scores, learnabilities, choice = items.fetch(
-                *contest.best_swap(waiting, least_learnability)
+            scores, learnabilities, choice, spread = items.fetch(
+                *contest.best_swap(waiting, least_learnability), contest.spread
             )
             items.check_scores(scores, learnabilities, choice)
             tested[0, waiting] = scores[waiting]
             tested[1, waiting] = learnabilities[waiting]
-            eligible, row, slot, gained, lost, spread = choice
+            eligible, row, slot, gained, lost = choice
             # Line 14: information thresholding.
             if not eligible or gained < lost + improvement:
                 break
@@ -140,7 +140,7 @@ class InfoGreedyWriter(InfoReservoirWriter):
             if not self.reservoir or draws[row] * reservoir_count < capacity:
                 # Lines 15 and 16: the memory, A and b.
                 assignment.give(row, slot, contest.memory[slot : slot + 1])
-                contest.swap(row, slot, assignment, spread)
+                contest.swap(row, slot, assignment, float(spread))
 
         def commit() -> None:
             # Lines 18 and 22: the running moments.
@@ -189,13 +189,13 @@ class _Contest:
         self.memory = torch.as_tensor(stored)
         self.rows = torch.cat([torch.as_tensor(items.rows), self.memory])
         self.batch = CandidateBatch(items.posterior.statistics, self.rows)
-        # The largest leverage v that an item could have is that in a memory of its own,
-        # and 1 - v the smaller one of what it could leave.
-        features = self.rows[:, : items.posterior.statistics.feature_dim]
+        # The largest leverage that an item could have is that in a memory of its own;
+        # with itself in that memory, it leaves at least so much of 1.
+        features = native(self.rows)[:, : items.posterior.statistics.feature_dim]
         jitter = items.posterior.statistics.jitter
         norms = row_products(features, features)
         self.spread = norms.max() / jitter
-        self.least_rest = jitter / (norms + jitter)
+        self.least_rest = torch.as_tensor(jitter / (norms + jitter))
         self.standards = self._standards_before()
 
     def _standards_before(self) -> Tensor | None:
@@ -224,9 +224,9 @@ class _Contest:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The best of the waiting, learnable items and the worst slot of the memory.
 
-        Returns criteria ``(n,)`` and learnabilities ``(n,)`` of the batch and ``(6,)``
-        numbers: whether an item is eligible, the best one, the worst slot, the criteria
-        of these two, and the largest leverage that an item could have.
+        Returns criteria ``(n,)`` and learnabilities ``(n,)`` of the batch and ``(5,)``
+        numbers: whether an item is eligible, the best one, the worst slot, and the
+        criteria of these two.
         """
         batch, count = self.batch, self.count
         leverage, error = batch.leverage[:count], self._errors(batch.residual[:count])
@@ -251,7 +251,7 @@ class _Contest:
         )
         lost, slot = memory.min(0)
         some = eligible.any()
-        choice = (some, row, slot, torch.where(some, gained, 0), lost, self.spread)
+        choice = (some, row, slot, torch.where(some, gained, 0), lost)
         return scores, learnabilities, torch.stack([each.double() for each in choice])
 
     def swap(self, row: int, slot: int, assignment: Assignment, spread: float) -> None:
