@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from agents.commands.errors import WrongOption
 from agents.commands.run_folder import (
     add_folder_options,
     resumed_folder,
-    tell_folder,
-    tell_interrupt,
+    run_in_folder,
 )
 from agents.options import add_settings, chosen_settings, format_lists
 from agents.q_learning.config import DQNConfig
@@ -55,25 +53,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from tqdm import tqdm
-
     from agents.q_learning.experiment import DQNExperiment
     from agents.q_learning.show import format_q_result
-    from agents.runs.interrupts import Interrupted
 
-    try:
-        config, folder = _settings(options)
-        experiment = DQNExperiment(config, folder, resume=options.resume is not None)
-    except (ValueError, TypeError, OSError) as error:
-        raise WrongOption(str(error)) from error
-    tell_folder(folder)
-    try:
-        _run_with_progress(experiment, tqdm)
-    except Interrupted as interrupt:
-        tell_interrupt("dqn", f"frame {experiment.frame}", folder)
-        return 128 + interrupt.number
-    print(format_q_result(folder))
-    return 0
+    def make() -> DQNExperiment:
+        return DQNExperiment(*_settings(options), resume=options.resume is not None)
+
+    return run_in_folder("dqn", make, _run_with_progress, format_q_result)
 
 
 def _settings(options: argparse.Namespace) -> tuple[DQNConfig, RunFolder]:

@@ -1,16 +1,19 @@
-"""Where the files of a run go: the options ``--out`` and ``--resume``."""
+"""What ``train`` and ``dqn`` share: ``--out``, ``--resume``, and a run in a folder."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agents.commands.errors import WrongOption
 
 if TYPE_CHECKING:
     from agents.runs.folder import RunFolder
 
-__all__ = ["add_folder_options", "resumed_folder", "tell_folder", "tell_interrupt"]
+__all__ = ["add_folder_options", "resumed_folder", "run_in_folder"]
 
 
 def add_folder_options(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +50,50 @@ def resumed_folder(options: argparse.Namespace) -> RunFolder | None:
     return RunFolder(given[0]) if given else None
 
 
-def tell_folder(folder: RunFolder) -> None:
+def run_in_folder(
+    command: str,
+    make: Callable[[], Any],
+    run: Callable[[Any, Any], object],
+    show: Callable[[RunFolder], str],
+) -> int:
+    """Make a run, go on to its end, and print what came out.
+
+    Args:
+        command: of ``info-replay`` that does it.
+        make: makes the run, with its folder.
+        run: goes on to the end, and shows the progress with ``tqdm``.
+        show: the result of the run in a folder, as text.
+
+    Returns:
+        The exit status: 0, or more after a signal.
+
+    Raises:
+        WrongOption: if the run cannot be made.
+    """
+    from tqdm import tqdm  # before there is a folder: it may not be installed
+
+    from agents.runs.interrupts import Interrupted
+
+    try:
+        made = make()
+    except (ValueError, TypeError, OSError) as error:
+        raise WrongOption(str(error)) from error
+    folder: RunFolder = made.folder
+    _tell_folder(folder)
+    try:
+        run(made, tqdm)
+    except Interrupted as interrupt:
+        print(
+            f"interrupted{interrupt.when}; to go on: {folder.how_to_resume(command)}",
+            file=sys.stderr,
+        )
+        return 128 + interrupt.number
+    with folder.expecting_a_run():
+        print(show(folder))
+    return 0
+
+
+def _tell_folder(folder: RunFolder) -> None:
     """Print where a run is, and what has changed since it was started."""
     print(f"run folder: {folder.path}", file=sys.stderr)
     if not folder.is_finished and (changed := folder.changed_versions()):
@@ -56,18 +102,3 @@ def tell_folder(folder: RunFolder) -> None:
             "differ from that of an uninterrupted one",
             file=sys.stderr,
         )
-
-
-def tell_interrupt(command: str, moment: str, folder: RunFolder) -> None:
-    """Print how a run that a signal ended goes on.
-
-    Args:
-        command: that runs it.
-        moment: at which it was saved.
-        folder: of the run.
-    """
-    print(
-        f"interrupted at {moment}; to go on: info-replay {command} --resume "
-        f"{folder.path}",
-        file=sys.stderr,
-    )

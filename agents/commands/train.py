@@ -7,12 +7,10 @@ import hashlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from agents.commands.errors import WrongOption
 from agents.commands.run_folder import (
     add_folder_options,
     resumed_folder,
-    tell_folder,
-    tell_interrupt,
+    run_in_folder,
 )
 from agents.options import add_settings, chosen_settings, format_lists
 from agents.settings import check_choice
@@ -51,26 +49,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from tqdm import tqdm
-
-    from agents.runs.interrupts import Interrupted
     from agents.supervised.experiment import Experiment
     from agents.supervised.show import format_result
 
-    try:
-        config, folder = _settings(options)
-        experiment = Experiment(config, folder, resume=options.resume is not None)
-    except (ValueError, TypeError, OSError) as error:
-        raise WrongOption(str(error)) from error
-    tell_folder(folder)
-    try:
-        _run_with_progress(experiment, tqdm)
-    except Interrupted as interrupt:
-        tell_interrupt("train", f"step {experiment.step}", folder)
-        return 128 + interrupt.number
-    with folder.expecting_a_run():
-        print(format_result(folder))
-    return 0
+    def make() -> Experiment:
+        return Experiment(*_settings(options), resume=options.resume is not None)
+
+    return run_in_folder("train", make, _run_with_progress, format_result)
 
 
 def _settings(options: argparse.Namespace) -> tuple[ExperimentConfig, RunFolder]:

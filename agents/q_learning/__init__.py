@@ -14,6 +14,7 @@
 * :mod:`~agents.q_learning.engine`: in which processes all that happens:
   :mod:`~agents.q_learning.local_engine`, or :mod:`~agents.q_learning.ray_engine` with
   :mod:`~agents.q_learning.ray_collector` and :mod:`~agents.q_learning.ray_memory`;
+* :mod:`~agents.q_learning.resuming`: what a run goes on from, checked;
 * :mod:`~agents.q_learning.saved_run`: what a run leaves, :func:`load_dqn_run`;
 * :mod:`~agents.q_learning.show`: the result as text and pictures.
 

@@ -29,6 +29,12 @@ from agents.q_learning.network import HIDDEN_KEY, make_q_network
 from agents.q_learning.rollout import Rollout
 from agents.runs.divergence import DivergenceError
 from agents.runs.randomness import OwnRandomness
+from agents.runs.saved_states import (
+    check_network_state,
+    check_optimizer,
+    check_parts,
+    check_whole,
+)
 
 __all__ = ["DQNAgent", "make_loss"]
 
@@ -52,6 +58,7 @@ class DQNAgent:
         env: a TorchRL environment that tells shapes; by default that of the settings.
         memory: makes the replay buffer from the settings, the loss and the shape of
             an observation; by default that of the settings.
+        recorded: whether the rollout can be saved and continued.
 
     Attributes:
         frames: that were stored so far.
@@ -70,6 +77,8 @@ class DQNAgent:
         config: DQNConfig,
         env: Any = None,
         memory: Callable[[DQNConfig, DQNLoss, torch.Size], Any] = make_memory,
+        *,
+        recorded: bool = True,
     ) -> None:
         self.config = config
         self.env = make_torchrl_env(config) if env is None else env
@@ -100,7 +109,7 @@ class DQNAgent:
         self._inputs = [*self.loss.in_keys, "priority_weight"]
         self._fresh = ["td_error", *(["feature"] * looks)]
         self._stored = [*self.loss.in_keys, *([HIDDEN_KEY] * looks)]
-        self.rollout = Rollout(self.env, self.policy, self._stored)
+        self.rollout = Rollout(self.env, self.policy, self._stored, recorded=recorded)
         self._compute_loss = torch.compile(self.loss) if config.compiled else self.loss
 
     @functools.cached_property
@@ -201,9 +210,38 @@ class DQNAgent:
         """Continue from a :meth:`state_dict`.
 
         Raises:
-            KeyError, RuntimeError, TypeError, ValueError: if it does not fit.
+            ValueError: if it does not fit; nothing is changed then.
         """
+        self.check_state(state_dict)
         self.loss.load_state_dict(state_dict["loss"])
         self.optimizer.load_state_dict(state_dict["optimizer"])
-        self.frames = int(state_dict["frames"])
+        self.frames = state_dict["frames"]
         self.exploration.eps.fill_(self.config.epsilon_after(self.frames))
+
+    def check_state(self, state: Any) -> None:
+        """Refuse what is not the state of such a learner.
+
+        Args:
+            state: that was read.
+
+        Raises:
+            ValueError: naming the first part that does not fit.
+        """
+        parts = ("loss", "optimizer", "frames")
+        check_parts(state, *parts, name="the state of a learner")
+        check_whole(state["frames"], "frames")
+        check_network_state(self.loss, state["loss"])
+        check_optimizer(self.optimizer, state["optimizer"])
+        own, saved = self.optimizer.state_dict(), state["optimizer"]
+        if saved["param_groups"] != own["param_groups"]:
+            raise ValueError("the optimizer must have the options of the settings")
+        parameters = sum(len(group["params"]) for group in own["param_groups"])
+        if len(saved["state"]) not in (0, parameters):
+            raise ValueError(
+                f"the optimizer must know of all {parameters} parameters or of none, "
+                f"got {len(saved['state'])}"
+            )
+
+    def fake_frames(self) -> TensorDictBase:
+        """Frames of zeros, with the entries, shapes and types of collected ones."""
+        return self.env.fake_tensordict().reshape(-1).select(*self.loss.in_keys)

@@ -27,6 +27,10 @@ class Engine(Protocol):
 
     agent: DQNAgent
 
+    @property
+    def frames(self) -> int:
+        """Frames so far."""
+
     def train(self, num_frames: int) -> Iterator[int]:
         """Collect and learn, yielding the frames so far every now and then."""
 
@@ -40,7 +44,14 @@ class Engine(Protocol):
         """Plain values and tensors, for :meth:`load_state_dict`."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from a :meth:`state_dict`; before :meth:`train`."""
+        """Continue from a :meth:`state_dict`; before :meth:`train`.
+
+        Raises:
+            ValueError: if it does not fit; the engine is not to be used then.
+        """
+
+    def back_up(self) -> None:
+        """Keep what a part in another process goes on from if it dies."""
 
     def announce(self, text: str) -> None:
         """Say what is to be told if something outside ends this process."""

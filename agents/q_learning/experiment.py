@@ -23,19 +23,18 @@ from agents.q_learning.errors import EngineError
 from agents.q_learning.evaluation import TaskEvaluator
 from agents.q_learning.memory import make_memory as memory_of_settings
 from agents.q_learning.memory_state import memory_state
+from agents.q_learning.resuming import read_progress, read_result, restore_engine
 from agents.q_learning.saved_run import save_dqn_run
-from agents.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from agents.runs.checkpoint import save_checkpoint
 from agents.runs.events import EventLog
 from agents.runs.files import remove_partial_files
-from agents.runs.folder import RunError, RunFolder
+from agents.runs.folder import RunFolder
 from agents.runs.interrupts import Interrupted, deferred_interrupt
 from agents.runs.machine import prepare_machine
 from agents.runs.stopwatch import Stopwatch
 
 __all__ = ["DQNExperiment", "summarize"]
 
-#: What a state of the wrong form leads to.
-_UNFIT = (AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 #: Told of the frames so far, the frames of the run and the last returns.
 Progress = Callable[[int, int, list[float]], None]
 MemoryMaker = Callable[[DQNConfig, DQNLoss, torch.Size], Any]
@@ -119,7 +118,7 @@ class DQNExperiment:
             DivergenceError: if training diverges.
             EngineError: if another process failed.
             KeyboardInterrupt: after Ctrl-C or SIGTERM, once the batch is learned and
-                saved.
+                saved, if there is a folder.
         """
         try:
             with contextlib.closing(self.engine):
@@ -148,20 +147,22 @@ class DQNExperiment:
                     progress(self.frame, self.num_frames, last)
                 if signal := interrupted():
                     self.save()
-                    raise Interrupted(signal, f"at frame {self.frame}, saved")
+                    saved = self.folder is not None
+                    raise Interrupted(signal, f"frame {self.frame}", saved=saved)
                 if time.monotonic() - self._saved_at > self.config.checkpoint_every:
                     self.save()
                 start = time.perf_counter()
-        if self._last_evaluation < self.frame:
-            self.evaluate(self.frame)
-        result = {
-            **self.config.what_matters(),
-            "frames": self.frame,
-            **summarize(self.evaluations),
-            "evaluations": self.evaluations,
-        }
-        if self.folder is not None:
-            self._finish(self.folder, result)
+            # A signal that comes now lets the run finish.
+            if self._last_evaluation < self.frame:
+                self.evaluate(self.frame)
+            result = {
+                **self.config.what_matters(),
+                "frames": self.frame,
+                **summarize(self.evaluations),
+                "evaluations": self.evaluations,
+            }
+            if self.folder is not None:
+                self._finish(self.folder, result)
         return result
 
     @property
@@ -198,8 +199,9 @@ class DQNExperiment:
 
     def _finish(self, folder: RunFolder, result: dict[str, Any]) -> None:
         folder.write("timing.json", self.stopwatch.seconds)
-        state = self.engine.ask_memory(memory_state)
-        save_dqn_run(folder, self.agent, None if self._own_memory else state)
+        own = self._own_memory
+        memory = None if own else self.engine.ask_memory(memory_state)
+        save_dqn_run(folder, self.agent, memory)
         folder.write("result.json", result)
         folder.checkpoint.unlink(missing_ok=True)
         self._events.send()
@@ -209,20 +211,22 @@ class DQNExperiment:
     def save(self) -> None:
         """Write a checkpoint, from which a resumed run goes on.
 
-        Without a folder, the engine's state is only taken: on Ray, a new memory goes on
-        from it.
+        Without a folder, the engine keeps what it needs itself: on Ray, a new memory
+        goes on from that.
 
         Raises:
             CheckpointError, RunError: if it cannot be written; the last one is kept.
         """
-        state = {
-            "engine": self.engine.state_dict(),
-            "frame": self.frame,
-            "evaluations": self.evaluations,
-            "written": self._events.size,
-            "seconds": self.stopwatch.seconds,
-        }
-        if self.folder is not None:
+        if self.folder is None:
+            self.engine.back_up()
+        else:
+            state = {
+                "engine": self.engine.state_dict(),
+                "frame": self.frame,
+                "evaluations": self.evaluations,
+                "written": self._events.size,
+                "seconds": self.stopwatch.seconds,
+            }
             save_checkpoint(self.folder.checkpoint, state)
             self._saved_frame = self.frame
             self._announce()
@@ -230,34 +234,24 @@ class DQNExperiment:
         self._saved_at = time.monotonic()
 
     def _restore(self, folder: RunFolder) -> None:
-        remove_partial_files(folder.path)
+        """Go on from a run's files, which change only after all of them are read."""
+        num_tasks = self.evaluator.num_tasks
         if folder.is_finished:
-            result = folder.read("result.json")
-            if not isinstance(result, dict) or "evaluations" not in result:
-                raise RunError(f"{folder.path / 'result.json'} is damaged")
-            self._result, self.frame = result, int(result["frames"])
+            own = self._own_memory
+            self._result = read_result(folder, num_tasks, own_memory=own)
+            self.frame = self._result["frames"]
             folder.checkpoint.unlink(missing_ok=True)  # killed just before that
-            return
-        if not folder.checkpoint.exists():
+        elif folder.has_checkpoint:
+            state = read_progress(folder, num_tasks)
+            restore_engine(folder, state, self.engine)
+            self.frame = self._saved_frame = state["frame"]
+            self.evaluations = state["evaluations"]
+            self.stopwatch.seconds = state["seconds"]
+            # What was noted after the checkpoint will be noted again.
+            self._events.rewind(state["written"])
+        else:
             self._events.rewind(0)  # killed before the first checkpoint
-            return
-        state = load_checkpoint(folder.checkpoint)
-        try:
-            self.engine.load_state_dict(state["engine"])
-            self.frame = self._saved_frame = int(state["frame"])
-            self.evaluations = [
-                {**event, "frame": int(event["frame"]), "returns": [*event["returns"]]}
-                for event in state["evaluations"]
-            ]
-            self.stopwatch.seconds = dict(state["seconds"])
-            written = int(state["written"])
-        except _UNFIT as error:
-            text = " ".join(str(error).split())
-            raise CheckpointError(
-                f"{folder.checkpoint} does not fit this run: {text}"
-            ) from error
-        # What was noted after the checkpoint will be noted again.
-        self._events.rewind(written)
+        remove_partial_files(folder.path)
 
     def _announce(self) -> None:
         self.engine.announce(f"the learner's process has ended. {self._how_to_go_on()}")
@@ -269,8 +263,8 @@ class DQNExperiment:
         if self._saved_frame is None:
             return f"Nothing was saved yet in {self.folder.path}"
         return (
-            f"Frame {self._saved_frame} was saved; to go on: info-replay dqn --resume "
-            f"{self.folder.path}"
+            f"Frame {self._saved_frame} was saved; to go on: "
+            f"{self.folder.how_to_resume('dqn')}"
         )
 
 

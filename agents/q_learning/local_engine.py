@@ -9,7 +9,8 @@ from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.environment import current_tasks, make_torchrl_env
 from agents.q_learning.memory import make_memory
-from agents.q_learning.memory_state import memory_state, restore_memory
+from agents.q_learning.memory_state import check_items, memory_state, restore_memory
+from agents.runs.saved_states import check_parts, check_randomness
 
 __all__ = ["LocalEngine"]
 
@@ -28,6 +29,12 @@ class LocalEngine:
         self._env = make_torchrl_env(config)
         self._env.set_seed(config.seed)
         self.agent = DQNAgent(config, self._env, memory)
+        self._own_memory = memory is not make_memory
+
+    @property
+    def frames(self) -> int:
+        """Frames so far."""
+        return self.agent.frames
 
     def train(self, num_frames: int) -> Iterator[int]:
         """Collect and learn; see :meth:`DQNAgent.train`."""
@@ -63,14 +70,45 @@ class LocalEngine:
         """Continue from a :meth:`state_dict`; the environment is played up to there.
 
         Raises:
-            KeyError, RuntimeError, TypeError, ValueError: if it does not fit.
+            ValueError: if it does not fit. Only the environment, which may turn out not
+                to repeat itself, and the memory may be other than before then.
         """
         agent = self.agent
-        agent.load_state_dict(state_dict["agent"])
+        self._check_state(state_dict)
         restore_memory(agent.memory, state_dict["memory"])
+        offered, frames = agent.memory.write_count, state_dict["agent"]["frames"]
+        if offered != frames and not self._own_memory:
+            raise ValueError(
+                f"the memory must have seen {frames} frames, not {offered}"
+            )
         with agent.randomness.inside():
             agent.rollout.load_state_dict(state_dict["rollout"])
+        agent.load_state_dict(state_dict["agent"])
         agent.randomness.load_state_dict(state_dict["randomness"])
+
+    def _check_state(self, state: Any) -> None:
+        """Refuse what is not the state of such an engine; the memory checks its own."""
+        agent, config = self.agent, self.agent.config
+        parts = ("agent", "memory", "rollout", "randomness")
+        check_parts(state, *parts, name="the state of an engine")
+        agent.check_state(state["agent"])
+        check_randomness(agent.randomness, state["randomness"])
+        with agent.randomness.inside():
+            agent.rollout.check_state(state["rollout"])
+        if not self._own_memory:
+            check_items(state["memory"], agent.fake_frames())
+        frames, played = state["agent"]["frames"], state["rollout"]["actions"].numel()
+        if frames != played or frames % config.frames_per_batch:
+            raise ValueError(f"frames must be those of {played} actions, got {frames}")
+        learned = bool(state["agent"]["optimizer"]["state"])
+        if learned != (frames >= max(1, config.learning_starts)):
+            raise ValueError(
+                f"learning starts after {config.learning_starts} frames, but the "
+                f"optimizer's state is not that of frame {frames}"
+            )
+
+    def back_up(self) -> None:
+        """Nothing is in another process."""
 
     def announce(self, text: str) -> None:
         """Nothing outside ends this process."""

@@ -20,6 +20,7 @@ from agents.q_learning.environment import (
 )
 from agents.q_learning.features import TransitionFeatures
 from agents.q_learning.memory import choose_target
+from agents.runs.saved_states import check_numbers, check_parts, check_whole
 
 __all__ = ["CollectorPlace", "RemoteCollector", "Report"]
 
@@ -63,7 +64,8 @@ class RemoteCollector:
         self.env = make_torchrl_env(config, copies=copies)
         self.env.set_seed(seed)
         skip_frames(self.env, frames // config.num_envs)
-        self.agent = DQNAgent(config, self.env, memory=lambda *_: None)
+        # Nobody asks a collector for its state: a new one starts new episodes.
+        self.agent = DQNAgent(config, self.env, memory=lambda *_: None, recorded=False)
         self._stored = list(self.agent.loss.in_keys)
         self._features: TransitionFeatures | None = None
         if config.keeps_features:
@@ -139,6 +141,31 @@ class CollectorPlace:
         self.frames += report.frames
         self.tasks = report.tasks
         self.deaths = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where a new collector goes on."""
+        return {"frames": self.frames, "lives": self.lives, "tasks": self.tasks}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a :meth:`state_dict` that was checked."""
+        self.frames, self.lives = state_dict["frames"], state_dict["lives"]
+        self.tasks = [*state_dict["tasks"]]
+
+    def check_state(self, state: Any) -> None:
+        """Refuse what is not the state of such a place.
+
+        Raises:
+            ValueError: naming the first value that does not fit.
+        """
+        parts = ("frames", "lives", "tasks")
+        check_parts(state, *parts, name="the state of a collector")
+        check_numbers(state["tasks"], len(self.tasks), "tasks")
+        for value in (state["frames"], state["lives"], *state["tasks"]):
+            check_whole(value, "frames, lives and tasks of a collector")
+        if state["frames"] % self.config.frames_per_batch:
+            raise ValueError(
+                f"a collector must have whole batches, got {state['frames']} frames"
+            )
 
     def close(self) -> None:
         """End the collector."""

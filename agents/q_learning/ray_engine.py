@@ -26,6 +26,7 @@ from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.environment import current_tasks, make_torchrl_env
 from agents.q_learning.errors import EngineError, last_line
+from agents.q_learning.memory_state import check_items
 from agents.q_learning.ray_collector import CollectorPlace, Report
 from agents.q_learning.ray_memory import (
     MOST_DEATHS,
@@ -33,6 +34,8 @@ from agents.q_learning.ray_memory import (
     is_death,
 )
 from agents.q_learning.ray_session import RaySession, check_ray
+from agents.runs.saved_states import check_parts, check_whole
+from info_replay.validation import told
 
 __all__ = ["RayEngine"]
 
@@ -58,7 +61,7 @@ class RayEngine:
         agent: the learner.
         memory: its replay buffer.
         places: the collectors.
-        collected: frames so far.
+        frames: frames so far.
     """
 
     def __init__(self, config: DQNConfig) -> None:
@@ -71,7 +74,7 @@ class RayEngine:
             CollectorPlace(config, index, current_tasks(env))
             for index in range(config.collectors)
         ]
-        self.collected = 0
+        self.frames = 0
         self._session: RaySession | None = None
         self._announced = ""
         self._pending: dict[Any, CollectorPlace] = {}
@@ -108,18 +111,18 @@ class RayEngine:
         yield from self._wait_for_collectors()
         for place in self.places:
             self._request(place, num_frames)
-        while self.collected < num_frames:
+        while self.frames < num_frames:
             ready, _ = self._wait([*self._pending])
             for future in ready:
                 place = self._pending.pop(future)
                 report = self._result(place, future)
                 if report is not None:
                     place.heard(report)
-                    self.collected += report.frames
+                    self.frames += report.frames
                 self._request(place, num_frames)
-                if report is not None and self.collected >= self.config.learning_starts:
+                if report is not None and self.frames >= self.config.learning_starts:
                     self._mend(self._learn)
-            yield self.collected
+            yield self.frames
 
     def current_tasks(self) -> list[int]:
         """The task that each copy of a sequence was in when last heard of."""
@@ -145,25 +148,47 @@ class RayEngine:
         return {
             "agent": self.agent.state_dict(),
             "memory": self._retry(self.memory.state_dict),
-            "collected": self.collected,
-            "places": [
-                {"frames": place.frames, "lives": place.lives, "tasks": place.tasks}
-                for place in self.places
-            ],
+            "collected": self.frames,
+            "places": [place.state_dict() for place in self.places],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a :meth:`state_dict`, with new collectors.
 
         Raises:
-            KeyError, RuntimeError, TypeError, ValueError: if it does not fit.
+            ValueError: if it does not fit; nothing is changed then.
         """
-        self.agent.load_state_dict(state_dict["agent"])
+        self._check_state(state_dict)
         self.memory.load_state_dict(state_dict["memory"])
-        self.collected = int(state_dict["collected"])
+        self.agent.load_state_dict(state_dict["agent"])
+        self.frames = state_dict["collected"]
         for place, saved in zip(self.places, state_dict["places"], strict=True):
-            place.frames, place.lives = int(saved["frames"]), int(saved["lives"])
-            place.tasks = list(saved["tasks"])
+            place.load_state_dict(saved)
+
+    def _check_state(self, state: Any) -> None:
+        """Refuse what is not the state of such an engine; the memory checks its own."""
+        parts = ("agent", "memory", "collected", "places")
+        check_parts(state, *parts, name="the state of an engine")
+        self.agent.check_state(state["agent"])
+        check_items(state["memory"], self.agent.fake_frames())
+        places = state["places"]
+        if not isinstance(places, list) or len(places) != len(self.places):
+            raise ValueError(
+                f"expected {len(self.places)} collectors, got {told(places)}"
+            )
+        for place, saved in zip(self.places, places, strict=True):
+            place.check_state(saved)
+        check_whole(state["collected"], "frames")
+        total = sum(place["frames"] for place in places)
+        if state["collected"] != total or state["agent"]["frames"]:
+            raise ValueError(
+                f"frames must be the {total} of all collectors, got "
+                f"{state['collected']}"
+            )
+
+    def back_up(self) -> None:
+        """Keep what a new memory goes on from."""
+        self._retry(self.memory.state_dict)
 
     def announce(self, text: str) -> None:
         """Say what is to be told if Ray ends this process.
@@ -196,7 +221,7 @@ class RayEngine:
         deadline = time.monotonic() + _START_SECONDS
         while starting and time.monotonic() < deadline:
             _, starting = self._wait(starting, len(starting))
-            yield self.collected
+            yield self.frames
 
     def _wait(self, futures: list[Any], count: int = 1) -> tuple[list[Any], list[Any]]:
         """Wait for some of them for a while, and look after Ray every now and then."""
@@ -209,9 +234,9 @@ class RayEngine:
     def _request(self, place: CollectorPlace, num_frames: int) -> None:
         """Ask for a batch, unless those that are on their way are enough."""
         coming = len(self._pending) * self.config.frames_per_batch
-        if self.collected + coming < num_frames:
+        if self.frames + coming < num_frames:
             future = place.actor.collect.remote(
-                self._weights, self.collected, self.memory.client
+                self._weights, self.frames, self.memory.client
             )
             self._pending[future] = place
 

@@ -191,7 +191,13 @@ class RayMemory:
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Start from a :meth:`state_dict`; before :meth:`start`."""
+        """Start from a :meth:`state_dict`; before :meth:`start`.
+
+        Raises:
+            ValueError: if it does not fit; nothing is changed then.
+        """
+        kind, options = buffer_parts(self.config)
+        restore_memory(kind(delayed_init=False, **options), state_dict)
         self._saved = state_dict
 
     def close(self) -> None:

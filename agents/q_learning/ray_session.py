@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from typing import Any
 
 import ray
@@ -53,27 +54,17 @@ class RaySession:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Collectors are the work to be done here, not something for when there is none.
         os.environ.setdefault("RAY_worker_niceness", "0")
-        quiet: dict[str, Any] = {
-            "log_to_driver": False,
-            "logging_level": logging.WARNING,
-        }
-        # Not address="auto": that would join the Ray of another run on this machine,
-        # which ends with that run.
+        # Agents would write their titles over the environment, and lose the mark.
+        os.environ.setdefault("SPT_NOENV", "1")
+        mark = f"INFO_REPLAY_RAY_{uuid.uuid4().hex}"
+        # Before Ray: this process may be killed while Ray starts.
+        self._watchdog = _start_watchdog(mark)
         handler = signal.getsignal(signal.SIGTERM)
-        folder = None
         try:
-            context = ray.init(
-                num_cpus=max(num_cpus, os.cpu_count() or 1),
-                include_dashboard=False,
-                **quiet,
-            )
-            folder = context.address_info["session_dir"]  # type: ignore[attr-defined]
-        except ValueError:  # there is a cluster, and its CPUs are not ours to tell
-            try:
-                ray.init(**quiet)
-            except ConnectionError as error:
-                raise EngineError(f"Ray does not answer: {last_line(error)}") from error
-        self._watchdog = _start_watchdog(folder)
+            _init_ray(num_cpus, mark)
+        except BaseException:
+            self.close()
+            raise
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray's ends the process at once
         if ray.cluster_resources().get("CPU", 0) < num_cpus:
@@ -105,19 +96,47 @@ class RaySession:
             self._watchdog = None
 
 
-def _start_watchdog(folder: str | None) -> subprocess.Popen[bytes]:
+def _start_watchdog(mark: str) -> subprocess.Popen[bytes]:
     """Start what looks after this process from outside.
 
     Args:
-        folder: of a Ray that is to end with this process.
+        mark: an environment variable that processes have that end with this one.
     """
-    words = [str(os.getpid()), *([folder] if folder else [])]
     return subprocess.Popen(
-        [sys.executable, "-I", ray_watchdog.__file__, *words],
+        [sys.executable, "-I", ray_watchdog.__file__, mark],
         stdin=subprocess.PIPE,  # closes with this process, however that ends
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is not meant for it
     )
+
+
+def _init_ray(num_cpus: int, mark: str) -> None:
+    """Join the cluster that there is, or start a Ray.
+
+    Args:
+        num_cpus: of a Ray that is started, at least.
+        mark: an environment variable for all processes of a Ray that is started.
+
+    Raises:
+        EngineError: if there should be a cluster but it does not answer.
+    """
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
+    os.environ[mark] = "1"
+    # Not address="auto": that would join the Ray of another run on this machine,
+    # which ends with that run.
+    try:
+        ray.init(
+            num_cpus=max(num_cpus, os.cpu_count() or 1),
+            include_dashboard=False,
+            **quiet,
+        )
+    except ValueError:  # there is a cluster, and its CPUs are not ours to tell
+        try:
+            ray.init(**quiet)
+        except ConnectionError as error:
+            raise EngineError(f"Ray does not answer: {last_line(error)}") from error
+    finally:
+        del os.environ[mark]  # not for other processes that are started here
 
 
 def check_ray() -> None:

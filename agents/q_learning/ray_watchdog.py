@@ -1,7 +1,9 @@
 """Looks after a run on Ray from outside: tells that its learner died, ends its Ray.
 
-A program of its own, ``python ray_watchdog.py DRIVER [SESSION_FOLDER]``, that imports
-nothing that takes time. Each line of its standard input is what to tell if the driver
+A program of its own, ``python ray_watchdog.py MARK``, that imports nothing that takes
+time. The driver starts it before Ray, and all processes of a Ray that the driver starts
+inherit an environment variable, the mark, that nothing else has; so a cluster that the
+driver joins is let alone. Each line of its standard input is what to tell if the driver
 ends now, an empty one if there is nothing to tell. Needed because
 
 * Ray ends the process of the learner, without a word, if that asks for an object when
@@ -22,61 +24,52 @@ from collections.abc import Iterator
 _LONGEST_SECONDS = 30.0
 
 
-def find_processes(session: str) -> Iterator[int]:
-    """Processes that write to files in the folder of a Ray: all of its logs are there.
+def find_marked(mark: str) -> Iterator[int]:
+    """Processes that were started with an environment variable.
 
     Args:
-        session: the folder.
+        mark: its name.
 
     Yields:
         Their numbers.
     """
-    if not os.path.exists("/proc/self/fd"):
+    if not os.path.exists("/proc/self/environ"):
         return
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # of somebody else, or gone
-            files = os.listdir(f"/proc/{name}/fd")
-            if any(_writes(name, each, session) for each in files):
+            with open(f"/proc/{name}/environ", "rb") as file:
+                is_marked = f"{mark}=".encode() in file.read()
+            if is_marked:
                 yield int(name)
 
 
-def _writes(process: str, descriptor: str, session: str) -> bool:
-    """Whether an open file is in a folder, and open for more than reading."""
-    if not os.readlink(f"/proc/{process}/fd/{descriptor}").startswith(f"{session}/"):
-        return False
-    with open(f"/proc/{process}/fdinfo/{descriptor}") as file:
-        flags = dict(line.split(":", 1) for line in file if ":" in line)["flags"]
-    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
-
-
-def end_processes(session: str, driver: int) -> None:
-    """End all processes of a Ray.
+def end_processes(mark: str) -> None:
+    """End all processes that were started with an environment variable.
 
     Args:
-        session: its folder.
-        driver: the process that started it, which is let alone if it goes on.
+        mark: its name.
     """
     deadline = time.monotonic() + _LONGEST_SECONDS
     while time.monotonic() < deadline:
-        left = {*find_processes(session)} - {driver}
+        # A process that is just being started does not have the variable yet.
+        time.sleep(0.1)
+        left = [*find_marked(mark)]
         if not left:
             return
         for process in left:
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
-        time.sleep(0.1)
 
 
-def main(driver: str, session: str | None = None) -> None:
+def main(mark: str) -> None:
     """Wait for the driver's end, then tell it and end its Ray."""
     told = ""
     for line in sys.stdin:
         told = line.strip()
     if told:
         print(f"info-replay: error: {told}", file=sys.stderr, flush=True)
-    if session is not None:
-        end_processes(os.path.realpath(session), int(driver))
+    end_processes(mark)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

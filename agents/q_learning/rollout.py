@@ -11,6 +11,8 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 from torchrl.envs import EnvBase
 
+from agents.runs.saved_states import check_parts, check_tensor
+
 __all__ = ["Rollout"]
 
 
@@ -25,6 +27,7 @@ class Rollout:
         env: copies of an environment with categorical actions, seeded.
         policy: writes the actions.
         keys: entries that frames keep, ``"action"`` among them.
+        recorded: whether actions are remembered; without them there is no state.
 
     Example:
         >>> from torchrl.envs import GymEnv
@@ -46,12 +49,15 @@ class Rollout:
         env: EnvBase,
         policy: Callable[[TensorDictBase], TensorDictBase],
         keys: Sequence[NestedKey],
+        *,
+        recorded: bool = True,
     ) -> None:
         self._env = env
         self._policy = policy
         self._keys = keys
-        many = int(env.action_spec_unbatched.space.n) > 256
-        self._dtype = torch.int32 if many else torch.uint8
+        self._num_actions = int(env.action_spec_unbatched.space.n)
+        self._dtype = torch.int32 if self._num_actions > 256 else torch.uint8
+        self._recorded = recorded
         self._actions: list[Tensor] = []  # of each batch
         self._current: TensorDictBase | None = None
 
@@ -71,7 +77,8 @@ class Rollout:
             frames.append(frame.select(*self._keys))
         self._current = current
         batch: TensorDictBase = torch.stack(frames, -1)
-        self._actions.append(batch["action"].to("cpu", self._dtype))
+        if self._recorded:
+            self._actions.append(batch["action"].to("cpu", self._dtype))
         return batch
 
     def _begin(self) -> TensorDictBase:
@@ -88,7 +95,12 @@ class Rollout:
 
         Returns:
             The state, for :meth:`load_state_dict`.
+
+        Raises:
+            ValueError: if actions are not remembered.
         """
+        if not self._recorded:
+            raise ValueError("a rollout that is not recorded cannot be saved")
         current = self._begin()
         empty = torch.zeros(*self._env.batch_size, 0, dtype=self._dtype)
         self._actions = [torch.cat([empty, *self._actions], -1)]
@@ -103,15 +115,38 @@ class Rollout:
                 played yet.
 
         Raises:
-            ValueError: if the same actions lead to something else here.
+            ValueError: if it is not the state of such a rollout, or the same actions
+                lead to something else here.
         """
+        self.check_state(state_dict)
         actions, current = state_dict["actions"], self._begin()
         for action in actions.to(current.device).long().unbind(-1):
             _, current = self._env.step_and_maybe_reset(current.set("action", action))
-        found, expected = current["observation"], state_dict["observation"]
-        if not torch.equal(found.cpu(), expected.cpu()):
+        found = current["observation"]
+        if not torch.equal(found.cpu(), state_dict["observation"].cpu()):
             raise ValueError(
                 "the environment does not repeat itself: with the same seed and the "
                 "same actions it shows something else, so it cannot be continued"
             )
         self._actions, self._current = [actions], current
+
+    def check_state(self, state: Any) -> None:
+        """Refuse what is not the state of such a rollout; nothing is played.
+
+        Args:
+            state: that was read.
+
+        Raises:
+            ValueError: naming the part that does not fit.
+        """
+        check_parts(state, "actions", "observation", name="the state of a rollout")
+        actions, copies = state["actions"], [*self._env.batch_size]
+        steps = actions.shape[-1] if isinstance(actions, Tensor) and actions.ndim else 0
+        like = torch.zeros(*copies, steps, dtype=self._dtype)
+        check_tensor(actions, like, "actions of the rollout")
+        if steps and not 0 <= int(actions.min()) <= int(actions.max()) < (
+            self._num_actions
+        ):
+            raise ValueError(f"actions must be below {self._num_actions}")
+        shown = self._begin()["observation"]
+        check_tensor(state["observation"], shown, "observation of the rollout")

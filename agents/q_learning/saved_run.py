@@ -20,8 +20,13 @@ from agents.q_learning.config import DQNConfig
 from agents.q_learning.memory import make_memory
 from agents.q_learning.memory_state import restore_memory
 from agents.q_learning.network import make_q_network
-from agents.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from agents.runs.folder import RunError, RunFolder
+from agents.runs.checkpoint import (
+    expecting_a_fit,
+    load_checkpoint,
+    save_checkpoint,
+)
+from agents.runs.folder import RunFolder
+from agents.runs.saved_states import check_network_state
 
 __all__ = ["SavedDQNRun", "load_dqn_run", "save_dqn_run"]
 
@@ -101,28 +106,19 @@ def load_dqn_run(folder: str | Path, *, own_code: bool = False) -> SavedDQNRun:
     result = place.read("result.json")
     config = _read_config(place, own_code=own_code)
     saved = load_checkpoint(place.path / _NETWORK, _ADVICE)
-    try:
+    with expecting_a_fit(place.path / _NETWORK):
         shape = torch.Size(saved["observation_shape"])
         observation = Bounded(-math.inf, saved["observation_high"], shape)
         action = Categorical(saved["num_actions"])
         network = make_q_network(observation, action, width=config.width)
+        check_network_state(network, saved["weights"])
         network.load_state_dict(saved["weights"])
-    except (LookupError, TypeError, ValueError, RuntimeError) as error:
-        text = " ".join(str(error).split())
-        raise CheckpointError(
-            f"{place.path / _NETWORK} does not fit its run: {text:.200}"
-        ) from error
     memory = None
     if (place.path / _MEMORY).exists():
         memory = _make_memory(replace(config, device="cpu"), network, shape)
         state = load_checkpoint(place.path / _MEMORY, _ADVICE)
-        try:
+        with expecting_a_fit(place.path / _MEMORY):
             restore_memory(memory, state)
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
-            text = " ".join(str(error).split())
-            raise CheckpointError(
-                f"{place.path / _MEMORY} does not fit its run: {text:.200}"
-            ) from error
     return SavedDQNRun(config, result, network, memory)
 
 
@@ -143,8 +139,6 @@ def _make_memory(
 def _read_config(place: RunFolder, *, own_code: bool) -> DQNConfig:
     """The settings of a run, without importing what they name unless that is wanted."""
     settings = place.read("config.json")
-    if not isinstance(settings, dict):
-        raise RunError(f"{place.path / 'config.json'} is damaged")
     for name in ("policy", "criterion"):
         if ":" in str(settings.get(name)) and not own_code:
             raise ValueError(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import pickle
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,12 @@ import torch
 
 from agents.runs.files import replace_file
 
-__all__ = ["CheckpointError", "load_checkpoint", "save_checkpoint"]
+__all__ = [
+    "CheckpointError",
+    "expecting_a_fit",
+    "load_checkpoint",
+    "save_checkpoint",
+]
 
 
 class CheckpointError(RuntimeError):
@@ -50,10 +58,9 @@ def load_checkpoint(
         The state, on the host.
 
     Raises:
-        CheckpointError: if there is none, it is damaged, or it is larger unpacked.
+        CheckpointError: if there is none, it cannot be read, it is damaged, or it is
+            larger unpacked.
     """
-    if not path.exists():
-        raise CheckpointError(f"there is no checkpoint {path}")
     try:
         with zipfile.ZipFile(path) as archive:
             _check_sizes(archive, path.stat().st_size)
@@ -62,7 +69,11 @@ def load_checkpoint(
         if wrong is not None:
             raise ValueError(f"the checksum of {wrong} is wrong")
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no checkpoint {path}") from None
     except Exception as error:
+        if _may_be_whole(error):
+            raise CheckpointError(f"cannot read {path} ({_reason(error)})") from error
         # torch's own message tells how to run the code in the file nevertheless.
         refused = isinstance(error, pickle.UnpicklingError)
         text = "it holds more than plain values and tensors" if refused else str(error)
@@ -71,8 +82,35 @@ def load_checkpoint(
     return state
 
 
+@contextlib.contextmanager
+def expecting_a_fit(path: Path) -> Iterator[None]:
+    """Where the content of a file is used, which may be edited or of another run.
+
+    Args:
+        path: the file.
+
+    Raises:
+        CheckpointError: in place of any error that a wrong value leads to.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:  # of any kind: parts of a run may be the user's
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(f"{path} does not fit this run: {text:.300}") from error
+
+
+def _may_be_whole(error: Exception) -> bool:
+    """Whether the system could not read a file, which says nothing of its content."""
+    if isinstance(error, OSError):
+        # Damaged offsets lead to places before the file's beginning.
+        return error.errno not in (None, errno.EINVAL)
+    return isinstance(error, MemoryError)
+
+
 def _reason(error: BaseException) -> str:
-    """Why a file cannot be written, in one line.
+    """Why a file cannot be written or read, in one line.
 
     On a full disk torch raises an error about its own bookkeeping; that of the system
     comes before it.
@@ -80,7 +118,7 @@ def _reason(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
-    return " ".join(str(cause or error).split())
+    return " ".join(str(cause or error).split()) or type(error).__name__
 
 
 def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:

@@ -16,10 +16,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
 import platform
+import shlex
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,7 +32,7 @@ import filelock
 from agents.runs.files import replace_file
 from agents.settings import Settings
 
-__all__ = ["RunError", "RunFolder", "default_folder"]
+__all__ = ["RunError", "RunFolder", "default_folder", "package_versions"]
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
@@ -47,6 +49,8 @@ _FILES = (
     "memory",
     "logs",
 )
+# A setting that only the runs of one command have.
+_SETTINGS_OF = {"updates_per_batch": "dqn", "epochs": "train"}
 _LONGEST_NAME = 120  # bytes; most file systems allow 255
 
 
@@ -84,6 +88,23 @@ class RunFolder:
     def is_finished(self) -> bool:
         """Whether the run is over."""
         return (self.path / "result.json").exists()
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint, or a link of its name that leads nowhere."""
+        return os.path.lexists(self.checkpoint)
+
+    def how_to_resume(self, command: str) -> str:
+        """What to type to go on with the run.
+
+        Args:
+            command: of ``info-replay``.
+
+        Example:
+            >>> RunFolder("my runs/1").how_to_resume("train")
+            "info-replay train --resume 'my runs/1'"
+        """
+        return f"info-replay {command} --resume {shlex.quote(str(self.path))}"
 
     def check_new(self) -> None:
         """Refuse to start a run where there is one, or a part of one.
@@ -142,7 +163,7 @@ class RunFolder:
             self.check_new()  # somebody may have been faster
             self.write("config.json", config.as_dict())
             about = {} if data is None else {"data": data}
-            self.write("versions.json", {**_versions(), **about})
+            self.write("versions.json", {**package_versions(), **about})
         except BaseException:
             self.release()
             raise
@@ -175,17 +196,20 @@ class RunFolder:
         saved = self.read("versions.json")
         return [
             f"{name} was {saved[name]} and is {now}"
-            for name, now in _versions().items()
+            for name, now in package_versions().items()
             if saved.get(name, now) != now
         ]
 
-    def config(self, kind: type[AnySettings]) -> AnySettings:
+    def config(
+        self, kind: type[AnySettings], found: dict[str, Any] | None = None
+    ) -> AnySettings:
         """The settings of the run that is here.
 
         A setting that did not exist when the run was started has its default.
 
         Args:
             kind: of settings.
+            found: in place of those in the file.
 
         Raises:
             RunError: if there is no run, or one of another kind.
@@ -193,7 +217,12 @@ class RunFolder:
         path = self.path / "config.json"
         if not path.exists():
             raise RunError(f"there is no run to resume in {self.path}")
-        found = self.read("config.json")
+        found = self.read("config.json") if found is None else found
+        known = {field.name for field in dataclasses.fields(kind)}
+        for name in found.keys() & _SETTINGS_OF.keys() - known:
+            raise RunError(
+                f"{self.path} holds a run of info-replay {_SETTINGS_OF[name]}"
+            )
         try:
             return kind(**found)
         except (TypeError, ValueError) as error:
@@ -226,21 +255,28 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"cannot write {path} ({error})") from error
 
-    def read(self, name: str) -> dict[str, Any]:
+    def read(self, name: str, advice: str = "") -> dict[str, Any]:
         """Read a JSON file.
+
+        Args:
+            name: of the file.
+            advice: what to do if it is missing or damaged.
 
         Raises:
             RunError: if there is none or it is damaged.
         """
         path = self.path / name
+        then = f". {advice}" if advice else ""
         try:
             return _as_object(path.read_text())
         except FileNotFoundError:
-            raise RunError(f"{path} is missing: this is not a finished run") from None
+            raise RunError(
+                f"{path} is missing: this is not a finished run{then}"
+            ) from None
         except OSError as error:
             raise RunError(f"cannot read {path} ({error})") from error
         except (ValueError, RecursionError) as error:
-            raise RunError(f"{path} is damaged: {error}") from error
+            raise RunError(f"{path} is damaged: {error}{then}") from error
 
     @contextlib.contextmanager
     def expecting_a_run(self) -> Iterator[None]:
@@ -338,7 +374,8 @@ def _as_object(text: str) -> dict[str, Any]:
     return found
 
 
-def _versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:

@@ -15,16 +15,23 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended a run, which was saved before.
+    """A signal ended a run.
 
     Args:
         number: of the signal.
-        moment: when that was.
+        moment: when that was, ``"step 3"``; empty in the middle of a step.
+        saved: whether the run was saved then.
+
+    Attributes:
+        number: of the signal.
+        when: as words to go on with, ``" at step 3"`` or nothing.
     """
 
-    def __init__(self, number: int, moment: str = "") -> None:
-        super().__init__(f"{signal.Signals(number).name} {moment}".strip())
+    def __init__(self, number: int, moment: str = "", *, saved: bool = False) -> None:
         self.number = number
+        self.when = f" at {moment}" if moment else ""
+        name = signal.Signals(number).name
+        super().__init__(f"{name}{self.when}{', saved' * saved}")
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ can be killed at any moment and resumed; what comes out is the same bit for bit.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -170,7 +169,8 @@ class Experiment:
             CheckpointError, RunError: if a file cannot be written; the run can be
                 resumed from the last checkpoint then.
             DivergenceError: if training diverges.
-            KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step is done and saved.
+            KeyboardInterrupt: after Ctrl-C or SIGTERM, once the step is done and saved,
+                if there is a folder.
         """
         if self.folder is None:
             return self._run(progress)
@@ -197,14 +197,16 @@ class Experiment:
                     progress(self.step, self.num_steps, *rewards)
                 if signal := interrupted():
                     self.save()
-                    raise Interrupted(signal, f"at step {self.step}, saved")
+                    saved = self.folder is not None
+                    raise Interrupted(signal, f"step {self.step}", saved=saved)
                 if time.monotonic() - self._saved_at > self.config.checkpoint_every:
                     self.save()
-        if self.step not in self._scores:
-            self.evaluate()  # nobody knew that this would be the end
-        result = self.result()
-        if self.folder is not None:
-            self._finish(self.folder, result)
+            # A signal that comes now lets the run finish.
+            if self.step not in self._scores:
+                self.evaluate()  # nobody knew that this would be the end
+            result = self.result()
+            if self.folder is not None:
+                self._finish(self.folder, result)
         return result
 
     def _evaluate_if_due(self) -> None:
@@ -377,7 +379,7 @@ class Experiment:
             self._rewards = [result["prequential"]]  # the single ones are gone
             self._reward_sum = result["prequential"] * self.step
             folder.checkpoint.unlink(missing_ok=True)  # killed just before that
-        elif os.path.lexists(folder.checkpoint):
+        elif folder.has_checkpoint:
             names = self._evaluator.metrics
             state = read_progress(folder, self.env, self.num_steps, names)
             self._go_on_from(state, folder)

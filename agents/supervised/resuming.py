@@ -1,4 +1,4 @@
-"""What a run goes on from, read and checked before anything is changed or deleted."""
+"""What a run on a stream goes on from: see :mod:`agents.runs.resuming`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from agents.runs.checkpoint import CheckpointError, load_checkpoint
-from agents.runs.folder import RunError, RunFolder
+from agents.runs import resuming
+from agents.runs.checkpoint import expecting_a_fit
+from agents.runs.folder import RunFolder
+from agents.runs.saved_states import check_numbers, check_parts, check_whole
 from agents.supervised.learner import Learner
-from agents.supervised.saved_states import (
-    check_numbers,
-    check_parts,
-    check_whole,
-    describe,
-)
 from continual_envs import StreamEnv
+from info_replay.validation import told
 
 __all__ = ["read_progress", "read_result", "restore_parts"]
 
@@ -30,21 +27,13 @@ def read_result(folder: RunFolder) -> dict[str, Any]:
     Raises:
         RunError: if it is damaged; it says how to go on.
     """
-    way = "Run it again in another folder"
-    if folder.checkpoint.exists():
-        way = "Delete it to go on from the last checkpoint"
-    try:
-        result = folder.read("result.json")
-    except RunError as error:
-        raise RunError(f"{error}. {way}") from error
-    try:
-        check_parts(result, "steps_done", "prequential", name="the result")
-        check_whole(result["steps_done"], "steps_done")
-        check_numbers([result["prequential"]], 1, "prequential")
-    except ValueError as error:
-        path = folder.path / "result.json"
-        raise RunError(f"{path} is damaged: {error}. {way}") from error
-    return result
+    return resuming.read_result(folder, _check_result)
+
+
+def _check_result(result: dict[str, Any]) -> None:
+    check_parts(result, "steps_done", "prequential", name="the result")
+    check_whole(result["steps_done"], "steps_done")
+    check_numbers([result["prequential"]], 1, "prequential")
 
 
 def read_progress(
@@ -65,29 +54,15 @@ def read_progress(
         CheckpointError: if it is damaged, or not of such a run.
         RunError: if the events along the run are not those of the checkpoint.
     """
-    state = load_checkpoint(folder.checkpoint)
-    try:
+
+    def check(state: dict[str, Any]) -> None:
         _check_progress(state, len(env.evaluation_sets), num_steps, metrics)
-    except ValueError as error:
-        raise CheckpointError(
-            f"{folder.checkpoint} does not fit this run: {error}"
-        ) from error
-    written = state["written"]
-    events = folder.metrics.read_bytes() if folder.metrics.exists() else b""
-    if len(events) < written:
-        raise RunError(
-            f"{folder.metrics} is shorter than when the checkpoint was written: the "
-            "run cannot be resumed"
-        )
-    # What comes after will be deleted: it must be what comes after, and nothing else.
-    whole_lines = not written or events[:written].endswith(b"\n")
-    with folder.expecting_a_run():
-        noted = {event["step"] for event in folder.events("evaluation", written)}
-    if not whole_lines or noted != state["scores"].keys():
-        raise RunError(
-            f"{folder.metrics} has other evaluations than {folder.checkpoint}: the run "
-            "cannot be resumed"
-        )
+
+    def scores(events: resuming.Events) -> dict[int, list[float]]:
+        return {event["step"]: event["scores"] for event in events}
+
+    state = resuming.read_progress(folder, check)
+    resuming.check_events(folder, state["written"], "step", state["scores"], scores)
     return state
 
 
@@ -108,7 +83,7 @@ def restore_parts(
     Raises:
         CheckpointError: if one of them refuses its state.
     """
-    try:
+    with expecting_a_fit(folder.checkpoint):
         check_parts(state["env"], "position", name="the state of the stream")
         check_whole(state["env"]["position"], "position of the stream")
         position = state["step"] * (env.options.batch_size or 1)
@@ -119,11 +94,6 @@ def restore_parts(
             )
         go_on = env.prepare_load(state["env"])
         agent.load_state_dict(state["agent"])
-    except Exception as error:  # of any kind: a learner may be the user's
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(
-            f"{folder.checkpoint} does not fit this run: {text}"
-        ) from error
     observation, _ = go_on()
     return observation
 
@@ -142,20 +112,17 @@ def _check_progress(
     Raises:
         ValueError: naming the first part that does not fit.
     """
-    parts = "step over env agent rewards scores metrics written seconds".split()
+    parts = "step over env agent rewards scores metrics".split()
     check_parts(state, *parts, name="the checkpoint")
-    for name in ("step", "written"):
-        check_whole(state[name], name)
     step = state["step"]
+    check_whole(step, "step")
     if num_steps is not None and step > num_steps:
         raise ValueError(f"step must be at most {num_steps}, got {step}")
     if not isinstance(state["over"], bool) or (step == num_steps and not state["over"]):
-        raise ValueError(
-            f"over must be {step == num_steps}, got {describe(state['over'])}"
-        )
+        raise ValueError(f"over must be {step == num_steps}, got {told(state['over'])}")
     check_numbers(state["rewards"], step, "rewards")
     names = set(metrics)
-    for name in ("scores", "metrics", "seconds"):
+    for name in ("scores", "metrics"):
         check_parts(state[name], name=name)
     for moment, scores in state["scores"].items():
         check_whole(moment, "step of an evaluation")
@@ -166,11 +133,5 @@ def _check_progress(
         check_parts(found, *names, name="metrics")
         for name in found:
             if name not in names:
-                raise ValueError(
-                    f"metrics must be {sorted(names)}, got {describe(name)}"
-                )
+                raise ValueError(f"metrics must be {sorted(names)}, got {told(name)}")
             check_numbers(found[name], num_tasks, name)
-    for part, spent in state["seconds"].items():
-        if not isinstance(part, str):
-            raise ValueError(f"seconds must be by name, got {describe(part)}")
-        check_numbers([spent], 1, "seconds")

@@ -5,10 +5,8 @@ Both files hold plain values and tensors only; reading them runs no code from th
 
 from __future__ import annotations
 
-import contextlib
 import io
 import pickle
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +16,19 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from agents.objects import is_object, object_name
-from agents.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from agents.runs.folder import RunError, RunFolder
+from agents.runs.checkpoint import (
+    expecting_a_fit,
+    load_checkpoint,
+    save_checkpoint,
+)
+from agents.runs.folder import RunFolder
+from agents.runs.saved_states import check_network_state, check_parts, check_whole
 from agents.supervised.assembly import NetworkSource
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.inputs import scale
 from agents.supervised.learner import Learner
 from agents.supervised.memory import make_memory
 from agents.supervised.networks import FeatureNetwork, make_network
-from agents.supervised.saved_states import check_parts, check_weights_fit, check_whole
 from continual_envs import Dataset, Standardization, StreamEnv
 from continual_envs.datasets import to_inputs
 from continual_envs.datasets.standardization import Scale
@@ -171,7 +173,7 @@ def save_run(
         "standardization": _numbers_of(dataset.standardization),
     }
     save_checkpoint(folder.path / _NETWORK, content)
-    if agent.memory is not None and len(agent.memory):
+    if agent.memory is not None:
         state = agent.memory.state_dict()
         content = {"own": own_memory, "state": state}
         save_checkpoint(folder.path / _MEMORY, content)
@@ -187,13 +189,16 @@ def restore_agent(folder: RunFolder, agent: Learner) -> None:
     Raises:
         CheckpointError: if a file is missing, damaged, or of another run; nothing is
             changed then.
+        ValueError: if the learner has another network; nothing is changed, either.
     """
-    with _expecting_weights(folder.path / _NETWORK) as path:
-        weights = _read(path, "weights")["weights"]
+    weights = _read(folder.path / _NETWORK, "weights")["weights"]
     _check_network(agent.network, weights, folder.path)
-    if agent.memory is not None and (folder.path / _MEMORY).exists():
-        with _expecting_weights(folder.path / _MEMORY) as path:
-            agent.memory.load_state_dict(_read(path, "state")["state"])
+    path = folder.path / _MEMORY
+    # Without it, the checkpoint that is left over is the only one that has the memory.
+    if agent.memory is not None and (path.exists() or folder.has_checkpoint):
+        state = _read(path, "state")["state"]
+        with expecting_a_fit(path):
+            agent.memory.load_state_dict(state)
     agent.network.load_state_dict(weights)
 
 
@@ -233,8 +238,8 @@ def load_run(
     place = RunFolder(folder)
     result = place.read("result.json")
     config = _read_config(place, network, own_code=own_code)
-    with _expecting_weights(place.path / _NETWORK) as path:
-        saved = _read(path, *_CONTENT)
+    saved = _read(place.path / _NETWORK, *_CONTENT)
+    with expecting_a_fit(place.path / _NETWORK):
         for size in (*saved["input_shape"], saved["num_outputs"]):
             check_whole(size, "a size")
         shape = tuple(saved["input_shape"])
@@ -247,8 +252,8 @@ def load_run(
     made.load_state_dict(saved["weights"])
     memory = None
     if (place.path / _MEMORY).exists():
-        with _expecting_weights(place.path / _MEMORY) as path:
-            content = _read(path, "own", "state")
+        content = _read(place.path / _MEMORY, "own", "state")
+        with expecting_a_fit(place.path / _MEMORY):
             if not content["own"]:
                 here = replace(config, device="cpu")
                 memory = make_memory(here, classes, made)
@@ -269,31 +274,16 @@ def load_run(
 
 def _check_network(network: torch.nn.Module, weights: Any, folder: Path) -> None:
     try:
-        check_weights_fit(network, weights)
+        check_network_state(network, weights)
     except ValueError as error:
         raise ValueError(f"this is not the network of {folder}: {error}") from error
 
 
 def _read(path: Path, *parts: str) -> dict[str, Any]:
     content = load_checkpoint(path, _ADVICE)
-    check_parts(content, *parts, name="the file")
+    with expecting_a_fit(path):
+        check_parts(content, *parts, name="the file")
     return content
-
-
-@contextlib.contextmanager
-def _expecting_weights(path: Path) -> Iterator[Path]:
-    """Where the content of a file is used, which may be edited.
-
-    Raises:
-        CheckpointError: in place of the error that a wrong value leads to.
-    """
-    try:
-        yield path
-    except CheckpointError:
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(f"{path} does not fit the run: {text:.200}") from error
 
 
 def _read_config(
@@ -323,10 +313,7 @@ def _read_config(
             )
     if ":" in str(settings.get("learner")):
         settings["learner"] = f"<{settings['learner']}>"  # predictions do not need it
-    try:
-        return ExperimentConfig(**settings)
-    except (TypeError, ValueError) as error:
-        raise RunError(f"{place.path / 'config.json'} is damaged: {error}") from error
+    return place.config(ExperimentConfig, settings)
 
 
 def _numbers_of(given: Standardization | None) -> dict[str, Any] | None:
@@ -366,7 +353,7 @@ def stored_items(folder: RunFolder) -> dict[str, Tensor]:
     content = load_checkpoint(path, "Delete it to see all but the images")
     if "state" not in content:  # of a run of version 0.1
         return content
-    with _expecting_weights(path):
+    with expecting_a_fit(path):
         storage = content["state"]["_storage"]
         return {
             name: entry[: storage["_len"]]

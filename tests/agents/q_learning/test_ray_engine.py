@@ -166,8 +166,8 @@ class TestADeadBuffer:
             training = engine.train(1_000_000)
             train_until(engine, training, 320)
             saved = engine.state_dict()["memory"]["_writer"]["counts"]["write_count"]
-            train_until(engine, training, engine.collected + 160)
-            before = engine.collected
+            train_until(engine, training, engine.frames + 160)
+            before = engine.frames
             with caplog.at_level(logging.WARNING):
                 kill(engine.memory.actor)
                 train_until(engine, training, before + 320)

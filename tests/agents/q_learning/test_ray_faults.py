@@ -5,10 +5,13 @@ Each test has a Ray of its own. ``make test-ray`` runs these.
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import logging
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -25,7 +28,6 @@ from agents.q_learning import load_dqn_run
 from agents.q_learning.errors import EngineError
 from agents.q_learning.experiment import DQNExperiment
 from agents.q_learning.ray_engine import RayEngine
-from agents.q_learning.ray_watchdog import find_processes
 from agents.runs.folder import RunFolder
 from tests.agents.q_learning.test_ray_parts import small
 
@@ -68,19 +70,49 @@ def sessions() -> set[str]:
     return {str(path) for path in Path("/tmp/ray").glob("session_2*")}
 
 
+def find_processes(session: str) -> set[int]:
+    """Processes that write to files in the folder of a Ray: all of its logs are there.
+
+    Not how the watchdog finds them.
+    """
+    found = set()
+    for file in glob.iglob("/proc/[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # gone
+            is_open_to_write = os.lstat(file).st_mode & stat.S_IWUSR
+            if is_open_to_write and os.readlink(file).startswith(f"{session}/"):
+                found.add(int(file.split("/")[2]))
+    return found
+
+
+def find_program(session: str, name: str) -> list[int]:
+    """Processes of a Ray by the end of their program's path."""
+    found = []
+    for number in find_processes(session):
+        with contextlib.suppress(OSError):  # gone
+            words = Path(f"/proc/{number}/cmdline").read_text().split("\0")
+            if any(word.endswith(name) for word in words if word[:1] != "-"):
+                found.append(number)
+    return found
+
+
+def start(words: list[str], **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "agents.cli", *words],
+        cwd=REPOSITORY,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 class Driver:
     """``info-replay dqn --engine ray`` in a process of its own, with its Ray."""
 
     def __init__(self, folder: Path, words: list[str]) -> None:
         self.folder = folder
         before = sessions()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "agents.cli", *words],
-            cwd=REPOSITORY,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.process = start(words)
         self.checkpoint = folder / "checkpoint.pt"
         wait_for(lambda: self.saved_frame >= 200 or self.is_over)
         (self.session,) = sessions() - before
@@ -96,15 +128,6 @@ class Driver:
         frame: int = torch.load(self.checkpoint, weights_only=True)["frame"]
         return frame
 
-    def processes(self, name: str) -> list[int]:
-        """Those of its Ray by name."""
-        found = []
-        for number in find_processes(self.session):
-            words = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
-            if words[0].decode().endswith(name):
-                found.append(number)
-        return found
-
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -116,18 +139,18 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
     driver = Driver(folder, [*_OPTIONS, "--out", str(folder)])
     yield driver
     driver.close()
-    wait_for(lambda: not [*find_processes(driver.session)])
+    wait_for(lambda: not find_processes(driver.session))
 
 
 class TestAKilledLearner:
     def test_leaves_nothing_running_and_goes_on_from_its_checkpoint(
         self, driver: Driver
     ) -> None:
-        assert len([*find_processes(driver.session)]) > 5
+        assert len(find_processes(driver.session)) > 5
         driver.process.send_signal(signal.SIGKILL)
         _, error = driver.process.communicate(timeout=_LONGEST)
         assert f"to go on: info-replay dqn --resume {driver.folder}\n" in error
-        wait_for(lambda: not [*find_processes(driver.session)], 15.0)
+        wait_for(lambda: not find_processes(driver.session), 15.0)
         saved = torch.load(driver.checkpoint, weights_only=True)
         frame, weights = saved["frame"], saved["engine"]["agent"]["loss"]
         assert frame > 0
@@ -170,7 +193,51 @@ class TestAKilledLearner:
             f"interrupted at frame {frame}; to go on: info-replay dqn --resume "
             f"{driver.folder}\n"
         ) in error
-        assert not [*find_processes(driver.session)]
+        assert not find_processes(driver.session)
+
+
+def test_a_driver_killed_while_ray_starts_leaves_nothing_running(
+    tmp_path: Path,
+) -> None:
+    before = sessions()
+
+    process = start([*_OPTIONS, "--out", str(tmp_path / "run")])
+
+    def has_agents() -> bool:  # the raylet starts them, and they stay without it
+        return any(
+            find_program(session, "runtime_env/agent/main.py")
+            for session in sessions() - before
+        )
+
+    try:
+        wait_for(has_agents)
+    finally:
+        process.kill()
+        process.communicate()
+    (session,) = sessions() - before
+    wait_for(lambda: not find_processes(session), 15.0)
+
+
+def test_a_killed_driver_lets_a_cluster_alone_that_it_joined(tmp_path: Path) -> None:
+    before = sessions()
+    cluster = Cluster()
+    try:
+        cluster.add_node(num_cpus=4, include_dashboard=False)
+        (session,) = sessions() - before
+        processes = find_processes(session)
+        folder = tmp_path / "run"
+        words = [*_OPTIONS, "--out", str(folder)]
+        process = start(words, RAY_ADDRESS=cluster.address)
+        try:
+            wait_for((folder / "checkpoint.pt").exists)
+        finally:
+            process.kill()
+            _, error = process.communicate(timeout=_LONGEST)  # of the watchdog, too
+        assert "the learner's process has ended" in error
+        assert sessions() - before == {session}
+        assert processes <= find_processes(session)
+    finally:
+        cluster.shutdown()
 
 
 class TestADeadHeadNode:
@@ -181,7 +248,7 @@ class TestADeadHeadNode:
     def test_ends_the_run_with_what_was_saved_and_how_to_go_on(
         self, driver: Driver, part: str, words: str
     ) -> None:
-        (victim,) = driver.processes(part)
+        (victim,) = find_program(driver.session, part)
         os.kill(victim, signal.SIGKILL)
         _, error = driver.process.communicate(timeout=_LONGEST)
         # Ray ends the process itself if that waits for an object at this moment.
@@ -194,7 +261,7 @@ class TestADeadHeadNode:
             line,
         )
         assert "Traceback" not in error
-        assert not [*find_processes(driver.session)]
+        assert not find_processes(driver.session)
 
 
 class TestADeadRayAtTheStart:

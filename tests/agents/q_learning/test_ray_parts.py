@@ -69,6 +69,15 @@ class TestEpsilon:
         assert not torch.equal(explored["action"], best)
 
 
+class TestACollector:
+    def test_does_not_remember_actions_that_nobody_asks_for(self) -> None:
+        config = small()
+        collector = RemoteCollector(config, 0)
+        collector.make_batch(weights(learner(config)), 0)
+        with pytest.raises(ValueError, match="not recorded cannot be saved"):
+            collector.agent.rollout.state_dict()
+
+
 class TestCollectedFrames:
     @pytest.mark.parametrize("target", ["td", "dyn"])
     def test_have_features_and_targets_of_the_learners_weights(
@@ -159,7 +168,7 @@ class TestTheStateOfAMemory:
             restore_memory(prioritized, memory_state(fifo))
         state = memory_state(prioritized)
         state["_sampler"]["_sum_tree"] = state["_sampler"]["_sum_tree"][:7]
-        with pytest.raises(ValueError, match="_sum_tree must hold 60 numbers"):
+        with pytest.raises(ValueError, match="expected _sum_tree of 60 finite numbers"):
             restore_memory(prioritized, state)
 
     def _make(self, config: DQNConfig) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -187,14 +188,65 @@ def test_a_finished_run_is_not_run_again(
     assert outcome(folder.path) == whole
 
 
-def test_a_damaged_result_costs_no_checkpoint(folder: RunFolder) -> None:
+DAMAGED = [
+    *(("result.json", content) for content in ('{"frames": 1', "null", "{}", "")),
+    ("result.json", '{"evaluations": [], "frames": 5}'),
+    ("result.json", '{"evaluations": []}'),
+    ("result.json", '{"evaluations": [], "frames": null}'),
+    ("result.json", '{"evaluations": [{"frame": 5}], "frames": 5}'),
+    *(("timing.json", content) for content in ("", '{"learning": null}')),
+    ("metrics.jsonl", "{"),
+    *((name, "{}") for name in ("network.pt", "memory.pt")),
+    *((name, None) for name in ("timing.json", "network.pt", "memory.pt")),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), DAMAGED)
+def test_nothing_good_is_deleted_because_something_else_is_bad(
+    folder: RunFolder, name: str, content: str | None, whole: dict[str, Any]
+) -> None:
     interrupt(CONFIG, folder, 104)
-    before = folder.checkpoint.read_bytes()
-    for damaged in ('{"frames": 1', "null", "{}"):
-        (folder.path / "result.json").write_text(damaged)
-        with pytest.raises(RunError, match=r"result\.json is damaged"):
-            DQNExperiment(CONFIG, folder, resume=True)
-    assert folder.checkpoint.read_bytes() == before
+    checkpoint = folder.checkpoint.read_bytes()
+    go_on(folder)
+    # Killed at the very end, before the checkpoint was deleted; then a disk went bad.
+    folder.checkpoint.write_bytes(checkpoint)
+    if content is None:
+        (folder.path / name).unlink()
+    else:
+        (folder.path / name).write_text(content)
+    before = {each: each.read_bytes() for each in folder.path.iterdir()}
+    with pytest.raises((RunError, CheckpointError), match=name) as told:
+        DQNExperiment(CONFIG, folder, resume=True)
+    assert "\n" not in str(told.value)
+    if name == "result.json":
+        assert f"Delete {folder.path / name} to go on" in str(told.value)
+    assert {each: each.read_bytes() for each in folder.path.iterdir()} == before
+    if name != "metrics.jsonl":
+        (folder.path / "result.json").unlink()
+        go_on(folder)
+        assert outcome(folder.path) == whole
+
+
+@pytest.mark.parametrize("result", [c for n, c in DAMAGED if n == "result.json"])
+def test_a_result_that_is_none_costs_no_checkpoint(
+    folder: RunFolder, result: str
+) -> None:
+    interrupt(CONFIG, folder, 104)
+    (folder.path / "result.json").write_text(result)
+    before = {each: each.read_bytes() for each in folder.path.iterdir()}
+    with pytest.raises(RunError, match=r"result\.json is damaged.*Delete"):
+        DQNExperiment(CONFIG, folder, resume=True)
+    assert {each: each.read_bytes() for each in folder.path.iterdir()} == before
+
+
+def test_a_link_to_nowhere_is_not_the_beginning_of_a_run(folder: RunFolder) -> None:
+    interrupt(CONFIG, folder, 104)
+    events = folder.metrics.read_bytes()
+    folder.checkpoint.unlink()
+    folder.checkpoint.symlink_to(folder.path / "nowhere")
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        DQNExperiment(CONFIG, folder, resume=True)
+    assert folder.metrics.read_bytes() == events
 
 
 def test_another_run_cannot_be_continued(folder: RunFolder) -> None:
@@ -219,7 +271,10 @@ def spoil(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
         (lambda path: path.write_bytes(path.read_bytes()[:-999]), "is damaged.*Delete"),
         (spoil(lambda state: state.clear()), "does not fit this run"),
         (spoil(lambda s: s["engine"].update(agent={})), "does not fit this run"),
-        (spoil(lambda s: s["engine"].update(memory=[])), "not the state of a replay"),
+        (
+            spoil(lambda s: s["engine"].update(memory=[])),
+            "the state of a replay buffer",
+        ),
         (
             spoil(lambda s: s["engine"]["rollout"]["actions"].bitwise_xor_(1)),
             "the environment does not repeat itself",
@@ -256,6 +311,21 @@ def test_an_environment_that_does_not_repeat_itself_is_told(folder: RunFolder) -
         DQNExperiment(config, folder, resume=True)
 
 
+def test_without_a_folder_nothing_is_saved_and_nothing_else_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    often = dataclasses.replace(CONFIG, checkpoint_every=1e-6)
+    experiment = DQNExperiment(often)
+    monkeypatch.delattr(type(experiment.engine), "state_dict")
+
+    def progress(frame: int, *_: Any) -> None:
+        if frame == 24:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="^SIGINT at frame 24$"):
+        experiment.run(progress)
+
+
 # -- the command line -----------------------------------------------------------------
 
 
@@ -268,7 +338,7 @@ def words(folder: Path, **chosen: Any) -> list[str]:
 def test_ctrl_c_says_how_to_go_on_and_the_folder_is_enough(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole, parts = tmp_path / "whole", tmp_path / "in parts"
     assert main(words(whole)) == 0
     from agents.q_learning.agent import DQNAgent
 
@@ -284,7 +354,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_folder_is_enough(
         patch.setattr(DQNAgent, "learn", interrupted)
         assert main(words(parts)) == 128 + signal.SIGTERM
     assert (
-        f"interrupted at frame 48; to go on: info-replay dqn --resume {parts}\n"
+        f"interrupted at frame 48; to go on: info-replay dqn --resume '{parts}'\n"
         in capsys.readouterr().err
     )
     assert main(["dqn", "--resume", str(parts), "--seed", "1"]) == 2
@@ -294,6 +364,18 @@ def test_ctrl_c_says_how_to_go_on_and_the_folder_is_enough(
     assert main(["dqn", "--resume", str(parts)]) == 0  # prints its result once more
     assert "return of each task" in capsys.readouterr().out
     assert outcome(parts) == outcome(whole)
+
+
+def test_a_result_that_cannot_be_printed_is_named_in_one_line(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    DQNExperiment(CONFIG, folder).run()
+    result = folder.read("result.json")
+    del result["capacity"]
+    folder.write("result.json", result)
+    assert main(["dqn", "--resume", str(folder.path)]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.endswith("are not those of a run: 'capacity'")
 
 
 def start(words: list[str]) -> subprocess.Popen[bytes]:
@@ -335,3 +417,22 @@ def test_a_process_that_is_killed_at_random_moments_goes_on_bit_for_bit(
     assert outcome(folder) == outcome(whole)
     events = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
     assert [event["frame"] for event in events] == [1200, 2400]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_run_finishes_lets_it_finish(
+    number: signal.Signals,
+    folder: RunFolder,
+    whole: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = RunFolder.write
+
+    def interrupted(self: RunFolder, name: str, content: Any) -> None:
+        if name == "timing.json":
+            signal.raise_signal(number)
+        write(self, name, content)
+
+    monkeypatch.setattr(RunFolder, "write", interrupted)
+    DQNExperiment(CONFIG, folder).run()
+    assert outcome(folder.path) == whole

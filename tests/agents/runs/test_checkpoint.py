@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import pickle
 import resource
@@ -82,6 +83,38 @@ def test_a_missing_file_or_folder_is_named(path: Path) -> None:
         load_checkpoint(path)
     with pytest.raises(CheckpointError, match="No such file or directory"):
         save_checkpoint(path.parent / "gone" / path.name, NEW)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        PermissionError(errno.EACCES, "Permission denied"),
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.EIO, "Input/output error"),
+        MemoryError(),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_not_called_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise failure
+
+    save_checkpoint(path, OLD)
+    for owner, name in ((zipfile, "ZipFile"), (torch, "load")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fail)
+            with pytest.raises(CheckpointError, match=f"cannot read {path}") as told:
+                load_checkpoint(path)
+        assert "Delete" not in str(told.value)
+        assert "damaged" not in str(told.value)
+    assert load_checkpoint(path)["step"] == 1
+
+
+def test_a_folder_in_place_of_a_file_is_named(path: Path) -> None:
+    path.mkdir()
+    with pytest.raises(CheckpointError, match="cannot read .*directory"):
+        load_checkpoint(path)
 
 
 def cut(content: bytes) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agents.q_learning.config import DQNConfig
 from agents.runs.events import EventLog
 from agents.runs.folder import RunError, RunFolder, default_folder
 from agents.supervised.config import ExperimentConfig
@@ -135,6 +136,30 @@ def test_a_new_run_does_not_go_on_with_files_of_another(
         RunFolder(tmp_path).create(CONFIG)
     assert (tmp_path / name).read_text() == "of another run"
     assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_a_run_of_another_command_is_named(folder: RunFolder, tmp_path: Path) -> None:
+    other = RunFolder(tmp_path / "other")
+    other.create(DQNConfig())
+    with pytest.raises(RunError, match=f"{other.path} holds a run of info-replay dqn"):
+        other.check(CONFIG)
+    with pytest.raises(RunError, match="holds a run of info-replay train"):
+        folder.check(DQNConfig())
+
+
+def test_only_a_damaged_file_comes_with_the_advice_to_delete_it(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.path / "result.json").write_text("{")
+    with pytest.raises(RunError, match=r"is damaged: .*\. Delete it$"):
+        folder.read("result.json", "Delete it")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("Input/output error")
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    with pytest.raises(RunError, match=r"cannot read .*error\)$"):
+        folder.read("result.json", "Delete it")
 
 
 def test_a_home_folder_is_found_or_named(

@@ -30,6 +30,7 @@ def test_a_second_signal_strikes_at_once(number: signal.Signals) -> None:
         with pytest.raises(Interrupted) as struck:
             signal.raise_signal(number)
     assert struck.value.number == number
+    assert str(struck.value) == number.name  # in the middle of a step: not saved
 
 
 def test_nothing_changes_in_another_thread() -> None:

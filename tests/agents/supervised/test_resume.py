@@ -207,6 +207,23 @@ def test_nothing_good_is_deleted_because_something_else_is_bad(
     assert outcome(folder.path) == whole
 
 
+@pytest.mark.parametrize("name", ["timing.json", "network.pt", "memory.pt"])
+def test_a_checkpoint_stays_while_a_file_of_the_finished_run_is_missing(
+    folder: RunFolder, name: str
+) -> None:
+    finish(CONFIG, folder.path)
+    folder.checkpoint.write_bytes(b"of a process that was killed at the very end")
+    (folder.path / name).unlink()
+    with pytest.raises((RunError, CheckpointError), match=name):
+        Experiment(CONFIG, folder, resume=True)
+    assert folder.checkpoint.exists()
+
+
+def test_without_a_folder_an_interrupted_run_does_not_say_that_it_was_saved() -> None:
+    with pytest.raises(KeyboardInterrupt, match="^SIGINT at step 3$"):
+        Experiment(CONFIG).run(stop_at(3))
+
+
 def test_another_run_cannot_be_continued(folder: RunFolder) -> None:
     finish(small(policy="rs", steps=3), folder.path)
     with pytest.raises(RunError, match="policy='rs' as one with policy='wrs'"):
