@@ -65,9 +65,9 @@ def wait_for(what: Callable[[], object], seconds: float = _LONGEST) -> None:
         time.sleep(0.05)
 
 
-def sessions() -> set[str]:
-    """Folders of the Rays that have run on this machine."""
-    return {str(path) for path in Path("/tmp/ray").glob("session_2*")}
+def sessions(starter: int) -> set[str]:
+    """Folders of the Rays that a process has started on this machine."""
+    return {str(path) for path in Path("/tmp/ray").glob(f"session_2*_{starter}")}
 
 
 def find_processes(session: str) -> set[int]:
@@ -111,11 +111,10 @@ class Driver:
 
     def __init__(self, folder: Path, words: list[str]) -> None:
         self.folder = folder
-        before = sessions()
         self.process = start(words)
         self.checkpoint = folder / "checkpoint.pt"
         wait_for(lambda: self.saved_frame >= 200 or self.is_over)
-        (self.session,) = sessions() - before
+        (self.session,) = sessions(self.process.pid)
 
     @property
     def is_over(self) -> bool:
@@ -193,20 +192,18 @@ class TestAKilledLearner:
             f"interrupted at frame {frame}; to go on: info-replay dqn --resume "
             f"{driver.folder}\n"
         ) in error
-        assert not find_processes(driver.session)
+        wait_for(lambda: not find_processes(driver.session), 15.0)
 
 
 def test_a_driver_killed_while_ray_starts_leaves_nothing_running(
     tmp_path: Path,
 ) -> None:
-    before = sessions()
-
     process = start([*_OPTIONS, "--out", str(tmp_path / "run")])
 
     def has_agents() -> bool:  # the raylet starts them, and they stay without it
         return any(
             find_program(session, "runtime_env/agent/main.py")
-            for session in sessions() - before
+            for session in sessions(process.pid)
         )
 
     try:
@@ -214,16 +211,16 @@ def test_a_driver_killed_while_ray_starts_leaves_nothing_running(
     finally:
         process.kill()
         process.communicate()
-    (session,) = sessions() - before
+    (session,) = sessions(process.pid)
     wait_for(lambda: not find_processes(session), 15.0)
 
 
 def test_a_killed_driver_lets_a_cluster_alone_that_it_joined(tmp_path: Path) -> None:
-    before = sessions()
+    before = sessions(os.getpid())
     cluster = Cluster()
     try:
         cluster.add_node(num_cpus=4, include_dashboard=False)
-        (session,) = sessions() - before
+        (session,) = sessions(os.getpid()) - before
         processes = find_processes(session)
         folder = tmp_path / "run"
         words = [*_OPTIONS, "--out", str(folder)]
@@ -234,7 +231,7 @@ def test_a_killed_driver_lets_a_cluster_alone_that_it_joined(tmp_path: Path) -> 
             process.kill()
             _, error = process.communicate(timeout=_LONGEST)  # of the watchdog, too
         assert "the learner's process has ended" in error
-        assert sessions() - before == {session}
+        assert not sessions(process.pid)
         assert processes <= find_processes(session)
     finally:
         cluster.shutdown()
@@ -261,7 +258,7 @@ class TestADeadHeadNode:
             line,
         )
         assert "Traceback" not in error
-        assert not find_processes(driver.session)
+        wait_for(lambda: not find_processes(driver.session), 15.0)
 
 
 class TestADeadRayAtTheStart:
