@@ -20,7 +20,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 PACKAGES = {"info_replay", "continual_envs", "agents"}
 
 #: Distributions that are not called like what is imported from them.
-DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 
 
 def requirements(*extras: str) -> Iterator[Requirement]:
@@ -61,20 +61,20 @@ def test_the_core_requires_what_the_memory_imports_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "extra"), [("continual_envs", "streams"), ("agents", "ray")]
+    ("package", "extra"), [("continual_envs", "streams"), ("agents", "all")]
 )
 def test_an_extra_brings_what_its_package_imports(package: str, extra: str) -> None:
     assert third_parties(package) - names(extra) == set()
 
 
-def test_only_the_q_learner_imports_ray() -> None:
+def test_only_q_learning_and_sweeps_import_ray() -> None:
     for path in (ROOT / "agents").rglob("*.py"):
         if "ray" in {m.partition(".")[0] for m in imported_modules(path.read_text())}:
-            assert path.parent.name == "q_learning"
+            assert path.parent.name in ("q_learning", "sweeps")
 
 
 def test_all_is_every_extra_of_users() -> None:
-    assert names("all") == names("streams", "train", "ray")
+    assert names("all") == names("streams", "train", "ray", "tune")
 
 
 def test_every_requirement_is_pinned_within_its_bounds() -> None:

@@ -15,7 +15,7 @@ from agents.commands.run_folder import (
 from agents.options import add_settings, chosen_settings, format_lists
 from agents.settings import check_choice
 from agents.supervised.config import ExperimentConfig
-from agents.supervised.presets import PRESETS
+from agents.supervised.presets import OF_POLICY, PRESETS, preset_settings
 
 if TYPE_CHECKING:
     from agents.runs.folder import RunFolder
@@ -36,15 +36,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [OPTIONS]"
     parser.epilog = format_lists(
         {
-            "presets": {
-                name: ", ".join(f"{k}={v}" for k, v in values.items()) or "as above"
-                for name, values in PRESETS.items()
-            }
+            "presets": {name: _words(values) for name, values in PRESETS.items()},
+            **{
+                f"with preset {name}": {each: _words(own) for each, own in more.items()}
+                for name, more in OF_POLICY.items()
+            },
         }
     )
     add_folder_options(parser)
     parser.add_argument("--preset", metavar="NAME", help=f"one of {', '.join(PRESETS)}")
     add_settings(parser, ExperimentConfig)
+
+
+def _words(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{k}={v}" for k, v in settings.items()) or "as above"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -74,7 +79,7 @@ def _settings(options: argparse.Namespace) -> tuple[ExperimentConfig, RunFolder]
     config = ExperimentConfig.preset(env, options.preset, **chosen)
     if options.out is not None:
         return config, RunFolder(options.out)
-    usual = ExperimentConfig.preset(config.env, data=config.data)
+    usual = ExperimentConfig.preset(config.env, data=config.data, policy=config.policy)
     named = {
         "policy": config.policy,
         "imbalance": f"r{config.imbalance}",
@@ -103,7 +108,7 @@ def _resumed(
     saved = folder.config(ExperimentConfig).as_dict()
     if preset is not None:
         check_choice("preset", preset, PRESETS)
-        chosen = {**PRESETS[preset], **chosen}
+        chosen = {**preset_settings(preset, saved["policy"]), **chosen}
     for name in ("env", "data"):
         if name in chosen and chosen[name] != saved[name]:
             raise ValueError(

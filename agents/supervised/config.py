@@ -17,7 +17,7 @@ from agents.supervised.checks import (
     needs_classes,
     numbers_of,
 )
-from agents.supervised.presets import PRESET_OF_DATASET, PRESETS
+from agents.supervised.presets import PRESET_OF_DATASET, PRESETS, preset_settings
 
 if TYPE_CHECKING:
     import torch
@@ -340,7 +340,7 @@ class ExperimentConfig(Settings):
     def preset(
         cls, env: str | None = None, name: str | None = None, **chosen: Any
     ) -> ExperimentConfig:
-        """The paper's settings for a stream, some of them changed.
+        """The paper's settings for a stream and a policy, some of them changed.
 
         Args:
             env: the benchmark; ``None`` with ``data``.
@@ -374,7 +374,8 @@ class ExperimentConfig(Settings):
         if name is None:
             name = PRESET_OF_DATASET.get(data or _dataset_of(env), "own")
         check_choice("preset", name, PRESETS)
-        return cls(**{**PRESETS[name], "env": env, **chosen})
+        policy = chosen.get("policy", cls.policy)
+        return cls(**{**preset_settings(name, policy), "env": env, **chosen})
 
     @property
     def stream(self) -> str:

@@ -403,7 +403,7 @@ def test_options_reach_the_run_and_name_its_folder(
     assert main([*TRAIN, *chosen]) == 0
     (folder,) = (tmp_path / "runs").iterdir()
     words = "SplitDigits-rs-r1-seed3-batch-size128-epochs1-replay-batch-size128"
-    assert folder.name == f"{words}-capacity9-eta0.5-steps6"
+    assert folder.name == f"{words}-alpha1.0-capacity9-eta0.5-steps6"
     result = json.loads((folder / "result.json").read_text())
     assert (result["capacity"], result["augmented"], result["eta"]) == (9, False, 0.5)
     assert result["batch_size"] == 128

@@ -1,0 +1,188 @@
+"""``info-replay sweep``: many runs, from a grid of settings."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.commands.errors import WrongOption
+from agents.settings import check_choice
+from agents.supervised.config import ExperimentConfig
+
+if TYPE_CHECKING:
+    from agents.sweeps import Job, SweepReport
+
+__all__ = ["DESCRIPTION", "HELP", "add_options", "run"]
+
+HELP = "do many runs, from a grid of settings, on all cores or on Ray"
+DESCRIPTION = """Do a run for every combination of values, on all cores of this machine
+or on a Ray cluster. Every option of 'info-replay train' is one here, with one value or
+several: --policy rs,cbrs,infors --imbalance 1,10 --seed 0-9. A YAML file may say the
+same, and give methods names of their own. Results are lines of FOLDER/results.jsonl;
+what is there is not done again, so a sweep that was interrupted goes on with the same
+command. agents.sweeps.load_results(FOLDER) is a pandas data frame."""
+_ENGINES = ("local", "ray")
+_PAPER = {
+    path.stem: path
+    for path in sorted((Path(__file__).parents[1] / "sweeps" / "paper").glob("*.yaml"))
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.usage = "%(prog)s [FILE] [OPTIONS]"
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="description of the sweep (YAML), or the name of one of the paper's: "
+        f"{', '.join(_PAPER)}",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="of the sweep (default: sweeps/ and the name of the file or stream)",
+    )
+    parser.add_argument(
+        "--engine", default="local", metavar="NAME", help="local or ray (local)"
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="runs at a time (one for each core)"
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the folder of each run, with its network and memory",
+    )
+    parser.add_argument(
+        "--mixed",
+        action="store_true",
+        help="allow results of other versions of the code in the same folder",
+    )
+    parser.add_argument(
+        "--tuned",
+        metavar="FILE",
+        help="settings of 'info-replay tune'; options that are given win",
+    )
+    grid = parser.add_argument_group("grid: values of the options of 'train'")
+    for field in dataclasses.fields(ExperimentConfig):
+        grid.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            default=argparse.SUPPRESS,
+            metavar="VALUES",
+            help=field.metadata["help"].replace("%", "%%"),
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    try:
+        check_choice("engine", options.engine, _ENGINES)
+        if options.workers is not None and options.workers < 1:
+            raise ValueError(f"workers must be at least 1, got {options.workers}")
+        description = _description(options)
+        jobs = _jobs(description, options.tuned)
+    except (ValueError, TypeError, OSError) as error:
+        raise WrongOption(str(error)) from error
+    folder = options.out or f"sweeps/{_name(options, jobs)}"
+    print(f"sweep folder: {folder}", file=sys.stderr)
+    try:
+        report = _run_with_progress(jobs, folder, options)
+    except KeyboardInterrupt:
+        command = shlex.join(["info-replay", *sys.argv[1:]])
+        print(f"interrupted; to go on: {command}", file=sys.stderr)
+        raise
+    for reason, log in report.failed.values():
+        print(f"failed: {reason} ({log})", file=sys.stderr)
+    print(f"{report.finished} of {report.total} runs finished: {folder}/results.jsonl")
+    return 1 if report.failed else 0
+
+
+def _jobs(description: dict[str, Any], file: str | None) -> list[Job]:
+    """The runs; says which of them have no tuned settings though there is a file."""
+    from agents.sweeps import make_jobs
+
+    if file is None:
+        return make_jobs(description)
+    from agents.sweeps.tuning_file import load_tuned
+
+    tuned = load_tuned(file)
+    jobs = make_jobs(description, tuned)
+    configs = [job.config for job in jobs]
+    keys = {(each.stream, each.policy, each.imbalance) for each in configs}
+    if not keys & tuned.keys():
+        known = "; ".join(f"{s}, {p}, imbalance {r}" for s, p, r in sorted(tuned))
+        raise ValueError(f"{file} has no settings for this sweep, only for {known}")
+    for stream, policy, imbalance in sorted(keys - tuned.keys()):
+        print(
+            f"not tuned, so with its preset: {stream}, {policy}, imbalance {imbalance}",
+            file=sys.stderr,
+        )
+    return jobs
+
+
+def _description(options: argparse.Namespace) -> dict[str, Any]:
+    """What the file says, and the command line, which wins."""
+    names = {field.name for field in dataclasses.fields(ExperimentConfig)}
+    given = {name: value for name, value in vars(options).items() if name in names}
+    if options.file is None:
+        if not given:
+            raise ValueError("give a file, or values of options: --policy rs,infors")
+        return given
+    import yaml
+
+    try:
+        found = yaml.safe_load(_PAPER.get(options.file, Path(options.file)).read_text())
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {options.file}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = " ".join(str(error).split())
+        raise ValueError(f"{options.file} is not YAML: {text}") from error
+    if not isinstance(found, dict):
+        raise ValueError(
+            f"{options.file} must have names and values, got {found!r:.80}"
+        )
+    return {**found, **given}
+
+
+def _name(options: argparse.Namespace, jobs: list[Job]) -> str:
+    return Path(options.file).stem if options.file else jobs[0].config.stream
+
+
+def _run_with_progress(
+    jobs: list[Job], folder: str, options: argparse.Namespace
+) -> SweepReport:
+    from tqdm import tqdm
+
+    from agents.sweeps import run_sweep
+
+    make_pool: Any = None  # the cores of this machine
+    if options.engine == "ray":
+        from agents.sweeps.ray_pool import RayPool
+
+        make_pool = RayPool
+    with tqdm(total=len(jobs), unit="run", smoothing=0) as bar:
+
+        def progress(job: Job | None, report: SweepReport) -> None:
+            done = report.finished + len(report.failed)
+            if job is None:
+                bar.initial = bar.n = done
+                bar.refresh()
+                return
+            if report.failed:
+                bar.set_postfix_str(f"{len(report.failed)} failed", refresh=False)
+            bar.update(done - bar.n)
+
+        return run_sweep(
+            jobs,
+            folder,
+            workers=options.workers,
+            make_pool=make_pool,
+            keep=options.keep,
+            mixed=options.mixed,
+            progress=progress,
+        )
