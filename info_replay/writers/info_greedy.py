@@ -13,7 +13,7 @@ from torch import Tensor
 from info_replay.decision import Decision
 from info_replay.model.candidates import CandidateBatch, largest_leverage
 from info_replay.model.criteria import Criterion, Values, learnability
-from info_replay.model.linear_algebra import native, row_products
+from info_replay.model.linear_algebra import on_host, row_products
 from info_replay.model.moments import RunningMoments
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import Assignment
@@ -22,6 +22,10 @@ from info_replay.validation import check_finite
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["InfoGreedyWriter"]
+
+# An item of which a memory with it leaves less than this unexplained is far from all
+# others.
+_FAR = 1e-3
 
 
 @register_policy("infogs")
@@ -124,8 +128,8 @@ class InfoGreedyWriter(InfoReservoirWriter):
         tested = np.zeros((2, count))
         while waiting.any():
             # Lines 12 and 13: the best item of the batch, the worst of the memory.
-            scores, learnabilities, choice, spread = items.fetch(
-                *contest.best_swap(waiting, least_learnability), contest.spread
+            scores, learnabilities, choice, *spread = items.fetch(
+                *contest.best_swap(waiting, least_learnability)
             )
             items.check_scores(scores, learnabilities, choice)
             tested[0, waiting] = scores[waiting]
@@ -140,7 +144,7 @@ class InfoGreedyWriter(InfoReservoirWriter):
             if not self.reservoir or draws[row] * reservoir_count < capacity:
                 # Lines 15 and 16: the memory, A and b.
                 assignment.give(row, slot, contest.memory[slot : slot + 1])
-                contest.swap(row, slot, assignment, float(spread))
+                contest.swap(row, slot, assignment, *map(float, spread))
 
         def commit() -> None:
             # Lines 18 and 22: the running moments.
@@ -189,14 +193,22 @@ class _Contest:
         self.memory = torch.as_tensor(stored)
         self.rows = torch.cat([torch.as_tensor(items.rows), self.memory])
         self.batch = CandidateBatch(items.posterior.statistics, self.rows)
-        # The largest leverage that an item could have is that in a memory of its own;
-        # with itself in that memory, it leaves at least so much of 1.
-        features = native(self.rows)[:, : items.posterior.statistics.feature_dim]
-        jitter = items.posterior.statistics.jitter
-        norms = row_products(features, features)
-        self.spread = norms.max() / jitter
-        self.least_rest = torch.as_tensor(jitter / (norms + jitter))
         self.standards = self._standards_before()
+
+    @property
+    def alone(self) -> Tensor:
+        """The leverage ``(n + M,)`` of each in a memory of its own: the largest one."""
+        statistics = self.items.posterior.statistics
+        features = self.rows[:, : statistics.feature_dim]
+        return row_products(features, features) / statistics.jitter
+
+    def _rest(self, leverage: Tensor) -> Tensor:
+        """``1 - v`` of the slots, which are in the memory themselves."""
+        rest = 1 - leverage
+        # Where rounding shows, an item is far from all others. The host can see that.
+        if on_host(rest) and float(rest.min()) > _FAR:
+            return rest
+        return torch.maximum(rest, 1 / (1 + self.alone[self.count :]))
 
     def _standards_before(self) -> Tensor | None:
         """The matrix that standardizes targets, by what came before the batch."""
@@ -221,12 +233,13 @@ class _Contest:
 
     def best_swap(
         self, waiting: NDArray[np.bool_], least_learnability: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> list[Tensor]:
         """The best of the waiting, learnable items and the worst slot of the memory.
 
         Returns criteria ``(n,)`` and learnabilities ``(n,)`` of the batch and ``(5,)``
         numbers: whether an item is eligible, the best one, the worst slot, and the
-        criteria of these two.
+        criteria of these two. Not on the host, where it can be asked for later, also
+        the largest leverage that an item could have.
         """
         batch, count = self.batch, self.count
         leverage, error = batch.leverage[:count], self._errors(batch.residual[:count])
@@ -242,8 +255,7 @@ class _Contest:
             batch.targets.index_select(0, row[None]),
         )
         with_it, residuals = leverages[count:], residuals[count:]
-        # Where rounding shows, an item is far from all others.
-        rest = torch.maximum(1 - with_it, self.least_rest[count:])
+        rest = self._rest(with_it)
         memory = self._criterion(
             self.writer.criterion,
             with_it / rest,
@@ -252,18 +264,23 @@ class _Contest:
         lost, slot = memory.min(0)
         some = eligible.any()
         choice = (some, row, slot, torch.where(some, gained, 0), lost)
-        return scores, learnabilities, torch.stack([each.double() for each in choice])
+        numbers = torch.stack([each.double() for each in choice])
+        more = [] if on_host(scores) else [self.alone.max()]
+        return [scores, learnabilities, numbers, *more]
 
-    def swap(self, row: int, slot: int, assignment: Assignment, spread: float) -> None:
+    def swap(
+        self, row: int, slot: int, assignment: Assignment, largest: float | None = None
+    ) -> None:
         """Store an item of the batch in a slot of the memory, as it was assigned."""
+        if largest is None:
+            largest = float(self.alone.max())
         place = self.count + slot
         pair = [row, place]
         batch = self.batch
-        fragile = not spread < largest_leverage(self.writer.dtype)
+        fragile = not largest < largest_leverage(self.writer.dtype)
         if not fragile:
             batch.change(batch.representation[pair], batch.targets[pair], (1, -1))
             batch.copy_row(row, place)
-        self.least_rest[place] = self.least_rest[row]
         self.rows[place] = self.rows[row]
         if fragile or batch.needs_refresh:
             statistics = self.items.posterior.statistics.clone()
