@@ -341,7 +341,7 @@ class SelectiveReplayBuffer(TensorDictReplayBuffer):
         Pending samples and updates need the replay lock, so they are waited for first.
         """
         with self._futures_lock:
-            wait_for_samples(self)
+            wait_for_samples(self, replacing=replacing)
             if not replacing:
                 self.synchronize()
             lock: Any = self._write_lock

@@ -30,6 +30,8 @@ __all__ = ["check_items", "memory_state", "restore_memory"]
 
 # What a round-robin writer keeps, and what TorchRL itself compares.
 _POSITION = {"_cursor", "_write_count"}
+# What TorchRL's samplers change along a run, or their users anneal.
+_CHANGING = {"len_storage", "_beta", "_ran_out"}
 _CHECKED = {"_storage", "_sampler", "_writer", "_transforms", "_rng", "_prefetch_state"}
 
 
@@ -164,7 +166,8 @@ def _check_position(saved: Any, own: Any, size: int, capacity: int) -> None:
 def _check_options(saved: dict[str, Any], own: dict[str, Any]) -> None:
     """Numbers of a sampler that do not change along a run."""
     for name, value in own.items():
-        if isinstance(value, int | float) and saved[name] != value:
+        changes = name in _CHANGING
+        if isinstance(value, int | float) and saved[name] != value and not changes:
             raise ValueError(f"expected {name}={value!r}, got {saved[name]!r}")
 
 

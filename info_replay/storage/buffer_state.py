@@ -79,7 +79,7 @@ def restore_buffer(buffer: TensorDictReplayBuffer, state: Any) -> None:
     writer.check_settings(state["_writer"])  # it says best what is different
     items = _checked("storage", _read_items, state["_storage"], slots)
     size = 0 if items is None else len(items)
-    with slots.room_for(items):
+    with slots.as_if_for(items):
         writer.check_state(state["_writer"])
         if size:
             _checked("items", writer.check_stored, items)
@@ -178,10 +178,15 @@ def _load_transforms(transform: torch.nn.Module, saved: Any) -> None:
 # -- prefetched samples ---------------------------------------------------------------
 
 
-def wait_for_samples(buffer: TensorDictReplayBuffer) -> None:
+def wait_for_samples(buffer: TensorDictReplayBuffer, *, replacing: bool) -> None:
     """Wait for what a buffer does in the background; drop samples that failed.
 
     They are tried again when they are asked for.
+
+    Args:
+        buffer: which nobody else may use meanwhile.
+        replacing: whether its items are about to be replaced; then updates that failed
+            are dropped, too: they were meant for the old ones.
     """
     queue = buffer._prefetch_queue
     wait([*queue, *buffer._pending_update_futures])
@@ -189,6 +194,9 @@ def wait_for_samples(buffer: TensorDictReplayBuffer) -> None:
     if len(fine) < len(queue):
         queue.clear()
         queue.extend(fine)
+    if replacing:
+        buffer._pending_update_futures.clear()
+        buffer._sample_dependency = None
 
 
 def _plain(result: Any) -> Any:

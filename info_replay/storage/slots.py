@@ -39,8 +39,6 @@ from info_replay.validation import told
 
 __all__ = ["Slots"]
 
-_HOST = torch.device("cpu")
-
 
 class Undo(Protocol):
     """Keeps what is needed to take writes back."""
@@ -99,7 +97,7 @@ class Slots:
         return int(self.storage._mutation_revision)
 
     def look(self) -> int:
-        """The revision; counts what TorchRL does not.
+        """The revision; counts also what TorchRL does not.
 
         That is entries replaced as a whole, and what was written through views, such as
         ``buffer[:]["feature"].copy_(...)``: torch counts the versions of a tensor.
@@ -205,7 +203,7 @@ class Slots:
         generations.share(self.storage)
         if self.storage.initialized:
             content = self.storage._storage
-            if not content.is_memmap() and content.device in (None, _HOST):
+            if not content.is_memmap() and self.device.type == "cpu":
                 content.share_memory_()
 
     def check_shared(self) -> None:
@@ -294,20 +292,23 @@ class Slots:
     def give_up_room(self) -> None:
         """Undo the first initialization: the next items may have other entries."""
         self.storage._storage, self.storage.initialized = None, False
+        if hasattr(self.storage, "existsok"):
+            self.storage.existsok = True  # files that it made may be made again
 
     @contextlib.contextmanager
-    def room_for(self, items: TensorDictBase | None) -> Iterator[None]:
-        """Know the entries of items that may be put here; not if the block raises."""
-        is_new = items is not None and not self.storage.initialized
-        try:
-            if items is not None:
-                like = items if len(items) else items.apply(_one_row, batch_size=[1])
-                self._initialize(like)
+    def as_if_for(self, items: TensorDictBase | None) -> Iterator[None]:
+        """Have the entries of items that may be put here; no item is there yet."""
+        storage = self.storage
+        if items is None or storage.initialized:
             yield
-        except BaseException:
-            if is_new:
-                self.give_up_room()
-            raise
+            return
+        # A view of one row: memory is allocated when it is certain that it is needed.
+        like = items.apply(_one_row, batch_size=[1])
+        storage._storage, storage.initialized = like.expand(storage.max_size), True
+        try:
+            yield
+        finally:
+            storage._storage, storage.initialized = None, False
 
     def _wrote(self, index: Tensor, before: int) -> None:
         """Count generations and tell all buffers on the storage of new items."""
@@ -327,9 +328,10 @@ class Slots:
             entity.mark_update(index)
 
     def put(self, items: TensorDictBase | None) -> None:
-        """Hold exactly these items, which there is :meth:`room_for`."""
+        """Hold exactly these items; ``None`` if there never was one."""
         size = 0 if items is None else len(items)
         if items is not None:
+            self._initialize(items if size else items.apply(_one_row, batch_size=[1]))
             for key, leaf in self.leaves.items():
                 leaf[:size] = items.get(key).to(leaf.device)
         self.storage._len = size

@@ -21,7 +21,11 @@ from torchrl.data import LazyMemmapStorage, LazyTensorStorage, TensorStorage
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 from torchrl.envs.transforms import Transform
 
-from info_replay import InfoReservoirReplayBuffer, make_replay_buffer
+from info_replay import (
+    InfoReservoirReplayBuffer,
+    InfoReservoirWriter,
+    make_replay_buffer,
+)
 from info_replay.storage.process_lock import ProcessLock
 
 from .helpers import (
@@ -473,3 +477,48 @@ def test_a_sample_that_failed_ahead_does_not_keep_a_memory_from_being_replaced(
         buffer.load_state_dict(state)
         failing.fails = False
         assert len(buffer.sample()) == 4
+
+
+def test_an_update_that_failed_is_not_told_of_the_items_that_came_after() -> None:
+    buffer = make_buffer("rs", batch_size=4)
+    slots = buffer.extend(make_stream(16))
+    state = buffer.state_dict()
+    failed = buffer.submit_update_if_present(
+        index=slots,
+        generation=buffer.writer.generations_of(slots),
+        patch={"nothing": torch.ones(16)},
+    )
+    with pytest.raises(KeyError, match="nothing"):
+        failed.result()
+    buffer.load_state_dict(state)
+    assert len(buffer.sample()) == 4
+
+
+# -- files of a memory-mapped storage -------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["load", "batch"])
+def test_a_refused_first_load_or_batch_leaves_files_that_can_be_made_again(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_buffer("infors")
+    source.extend(make_stream(40))
+    state = source.state_dict()
+    storage = LazyMemmapStorage(16, scratch_dir=tmp_path / "items")
+    buffer = make_buffer("infors", storage=storage)
+    if fault == "load":
+        with pytest.raises(ValueError, match="batch size"):
+            buffer.load_state_dict({**state, "_batch_size": "x"})
+    else:
+
+        def fail(*_: Any) -> None:
+            raise RuntimeError("in a later part")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(InfoReservoirWriter, "_select", fail)
+            with pytest.raises(RuntimeError, match="in a later part"):
+                buffer.extend(make_stream(900))
+    buffer.load_state_dict(state)
+    buffer.extend(make_stream(30, seed=1))
+    source.extend(make_stream(30, seed=1))
+    assert torch.equal(buffer[:]["id"], source[:]["id"])

@@ -18,6 +18,11 @@ import gymnasium
 import pytest
 import torch
 from gymnasium.envs.classic_control import CartPoleEnv
+from torchrl.data import (
+    LazyTensorStorage,
+    SamplerWithoutReplacement,
+    TensorDictReplayBuffer,
+)
 
 from agents.cli import main
 from agents.q_learning.config import DQNConfig
@@ -436,3 +441,23 @@ def test_a_signal_while_a_run_finishes_lets_it_finish(
     monkeypatch.setattr(RunFolder, "write", interrupted)
     DQNExperiment(CONFIG, folder).run()
     assert outcome(folder.path) == whole
+
+
+def test_a_memory_of_ones_own_goes_on_where_its_sampler_was(folder: RunFolder) -> None:
+    def make_memory(config: DQNConfig, *_: Any) -> TensorDictReplayBuffer:
+        return TensorDictReplayBuffer(
+            storage=LazyTensorStorage(config.capacity),
+            sampler=SamplerWithoutReplacement(),
+            batch_size=config.batch_size,
+        )
+
+    experiment = DQNExperiment(CONFIG, folder, make_memory=make_memory)
+
+    def stop(frame: int, *_: Any) -> None:
+        if frame == 104:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run(stop)
+    options: Any = {"resume": True, "make_memory": make_memory}
+    assert DQNExperiment(CONFIG, folder, **options).run()["frames"] == 160
