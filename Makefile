@@ -35,7 +35,7 @@ pytest: $(INSTALLED)  ## doctests and tests, without the slow ones and those on 
 
 # By themselves: one Ray serves them all, and its actors need the cores.
 test-ray: $(INSTALLED)  ## tests that start a local Ray
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/agents/q_learning
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/agents/q_learning tests/agents/sweeps
 
 FUZZ_MINUTES ?= 10
 fuzz: $(INSTALLED)  ## random operations, until one finds something: FUZZ_MINUTES=60

@@ -5,6 +5,7 @@ by ``agents.load_run(folder)``.
 
 * :mod:`agents.supervised`: learners on streams of labeled samples;
 * :mod:`agents.q_learning`: deep Q-learning in environments;
+* :mod:`agents.sweeps`: many runs as one, and :mod:`agents.report`, a page of them;
 * :mod:`agents.runs`: what every run needs: its folder, checkpoints, Ctrl-C, pictures;
 * :mod:`agents.settings`: typed settings;
 * :mod:`agents.cli`: the command line, which begins in :mod:`agents.entry`; its commands

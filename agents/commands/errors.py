@@ -9,6 +9,7 @@ _EXTRAS = {
     **dict.fromkeys(["gymnasium", "sklearn", "PIL", "torchvision"], "train"),
     **dict.fromkeys(["filelock", "tqdm", "matplotlib", "tensorboard"], "train"),
     "ray": "ray",
+    "optuna": "tune",
 }
 
 
@@ -25,9 +26,9 @@ def is_users(error: BaseException) -> bool:
     if isinstance(error, WrongOption):
         return True
     # Imported already if the error is one of them.
-    from agents.q_learning.errors import EngineError
     from agents.runs.checkpoint import CheckpointError
     from agents.runs.divergence import DivergenceError
+    from agents.runs.errors import EngineError
     from agents.runs.folder import RunError
     from agents.supervised.evaluation import MetricError
     from continual_envs import DatasetError

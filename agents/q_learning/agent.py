@@ -22,12 +22,12 @@ from torchrl.objectives import DQNLoss, SoftUpdate
 
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.environment import make_torchrl_env
-from agents.q_learning.errors import last_line
 from agents.q_learning.features import FeatureDQNLoss
 from agents.q_learning.memory import make_memory
 from agents.q_learning.network import HIDDEN_KEY, make_q_network
 from agents.q_learning.rollout import Rollout
 from agents.runs.divergence import DivergenceError
+from agents.runs.errors import last_line
 from agents.runs.randomness import OwnRandomness
 from agents.runs.saved_states import (
     check_network_state,

@@ -19,13 +19,13 @@ from torchrl.objectives import DQNLoss
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.engine import make_engine
 from agents.q_learning.environment import num_frames
-from agents.q_learning.errors import EngineError
 from agents.q_learning.evaluation import TaskEvaluator
 from agents.q_learning.memory import make_memory as memory_of_settings
 from agents.q_learning.memory_state import memory_state
 from agents.q_learning.resuming import read_progress, read_result, restore_engine
 from agents.q_learning.saved_run import save_dqn_run
 from agents.runs.checkpoint import save_checkpoint
+from agents.runs.errors import EngineError
 from agents.runs.events import EventLog
 from agents.runs.files import remove_partial_files
 from agents.runs.folder import RunFolder

@@ -25,7 +25,6 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from agents.q_learning.agent import DQNAgent
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.environment import current_tasks, make_torchrl_env
-from agents.q_learning.errors import EngineError, last_line
 from agents.q_learning.memory_state import check_items
 from agents.q_learning.ray_collector import CollectorPlace, Report
 from agents.q_learning.ray_memory import (
@@ -33,7 +32,8 @@ from agents.q_learning.ray_memory import (
     RayMemory,
     is_death,
 )
-from agents.q_learning.ray_session import RaySession, check_ray
+from agents.runs.errors import EngineError, last_line
+from agents.runs.ray_session import RaySession, check_ray
 from agents.runs.saved_states import check_parts, check_whole
 from info_replay.validation import told
 

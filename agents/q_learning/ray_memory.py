@@ -21,10 +21,10 @@ from torchrl.data import (
 )
 
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.errors import EngineError, last_line
 from agents.q_learning.memory import memory_options
 from agents.q_learning.memory_state import memory_state, restore_memory
-from agents.q_learning.ray_session import check_ray, fetch
+from agents.runs.errors import EngineError, last_line
+from agents.runs.ray_session import check_ray, fetch
 from info_replay import (
     InfoReservoirReplayBuffer,
     SelectiveReplayBuffer,

@@ -23,7 +23,8 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 class LocalPool:
     """Processes that do one run after the other, each on one thread.
 
-    A process that dies costs the run that it was doing; another one takes its place.
+    They stay for the next call of :meth:`run`, until :meth:`close`. A process that dies
+    costs the run that it was doing; another one takes its place.
 
     Args:
         folder: of the sweep; runs have theirs in it.
@@ -35,6 +36,8 @@ class LocalPool:
         self._workers = workers
         # Not forked: a copy of threads and locks would be of no use.
         self._context = multiprocessing.get_context("spawn")
+        self._idle: list[tuple[Any, Any]] = []
+        self._busy: dict[Any, tuple[Any, Job]] = {}
 
     def run(
         self, jobs: Iterable[Job]
@@ -48,41 +51,47 @@ class LocalPool:
             Each run that is over, with its row or why it failed.
         """
         waiting = deque(jobs)
-        busy: dict[Any, tuple[Any, Job]] = {}
-        idle: list[tuple[Any, Any]] = [
-            self._start() for _ in range(min(self._workers, len(waiting)))
-        ]
-        try:
-            while waiting or busy:
-                while idle and waiting:
-                    process, pipe = idle.pop()
-                    job = waiting.popleft()
-                    pipe.send(job)
-                    busy[pipe] = process, job
-                ready: list[Any] = connection.wait([*busy])
-                for pipe in ready:
-                    process, job = busy.pop(pipe)
-                    try:
-                        answer = pipe.recv()
-                    except (EOFError, OSError):
-                        process.join()
-                        yield job, self._post_mortem(job, process.exitcode)
-                        if waiting:
-                            idle.append(self._start())
-                    else:
-                        idle.append((process, pipe))
-                        yield job, answer
-        finally:
-            for _, pipe in idle:
-                pipe.close()  # it ends by itself
-            for pipe, (process, _) in busy.items():
-                pipe.close()
-                process.terminate()  # its run is saved
-            for process in [each for each, _ in (*idle, *busy.values())]:
-                process.join(60)
-                if process.is_alive():
-                    process.kill()
+        while waiting or self._busy:
+            while waiting and len(self._busy) < self._workers:
+                process, pipe = self._next_process()
+                job = waiting.popleft()
+                self._busy[pipe] = process, job
+                pipe.send(job)
+            ready: list[Any] = connection.wait([*self._busy])
+            for pipe in ready:
+                process, job = self._busy.pop(pipe)
+                try:
+                    answer = pipe.recv()
+                except (EOFError, OSError):
                     process.join()
+                    pipe.close()
+                    yield job, self._post_mortem(job, process.exitcode)
+                else:
+                    self._idle.append((process, pipe))
+                    yield job, answer
+
+    def close(self) -> None:
+        """End all processes; a run in progress is saved."""
+        for _, pipe in self._idle:
+            pipe.close()  # it ends by itself
+        for pipe, (process, _) in self._busy.items():
+            pipe.close()
+            process.terminate()
+        for process in [each for each, _ in (*self._idle, *self._busy.values())]:
+            process.join(60)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._idle, self._busy = [], {}
+
+    def _next_process(self) -> tuple[Any, Any]:
+        """One that waits, or a new one; those that died while they waited are left."""
+        while self._idle:
+            process, pipe = self._idle.pop()
+            if process.is_alive():
+                return process, pipe
+            pipe.close()
+        return self._start()
 
     def _start(self) -> tuple[Any, Any]:
         ours, theirs = self._context.Pipe()

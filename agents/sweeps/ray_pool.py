@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -27,11 +28,11 @@ from ray.exceptions import (
     WorkerCrashedError,
 )
 
-from agents.q_learning.errors import EngineError, last_line
-from agents.q_learning.ray_session import RaySession, check_ray
+from agents.runs.errors import EngineError, last_line
 from agents.runs.folder import RunError
+from agents.runs.ray_session import RaySession, check_ray
 from agents.sweeps.grid import Job
-from agents.sweeps.ray_task import Refusal, run_on_node
+from agents.sweeps.ray_task import Refusal, remove_leftovers, run_on_node
 from agents.sweeps.results import code_version
 from agents.sweeps.worker import Failure
 
@@ -39,6 +40,8 @@ __all__ = ["RayPool"]
 
 _logger = logging.getLogger(__name__)
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+#: A node is dead, or was told to end: that interrupts its tasks, or cancels them.
+_LOST = (NodeDiedError, ObjectLostError, TaskCancelledError)
 #: A run that kills its process so often has failed.
 _MOST_DEATHS = 3
 #: A run that loses its node so often is what kills them.
@@ -47,6 +50,8 @@ _MOST_NODES = 10
 _PATIENCE_SECONDS = 1.0
 #: How often Ray is looked after.
 _CHECK_SECONDS = 2.0
+#: How long to wait for a connection.
+_CONNECT_SECONDS = 5.0
 
 
 @dataclass
@@ -123,15 +128,18 @@ class RayPool:
             if is_shared:  # else they end with the session
                 self._cancel()
             session.close()
+            remove_leftovers()
 
     def _run(
         self, waiting: deque[_Attempt]
     ) -> Iterator[tuple[Job, dict[str, Any] | Failure]]:
-        task = ray.remote(
+        # Ray's types know of no arguments by name.
+        decorate: Any = ray.remote(
             num_cpus=1,
             max_retries=0,
             runtime_env={"env_vars": dict.fromkeys(_THREADS, "1")},
-        )(run_on_node)
+        )
+        task = decorate(run_on_node)
         version, cwd = code_version(), os.getcwd()
         while waiting or self._pending:
             while waiting and not self._is_full:
@@ -169,8 +177,6 @@ class RayPool:
         """What came out of a run; ``None`` if it has to be done again."""
         try:
             answer: dict[str, Any] | Failure | Refusal = ray.get(reference)
-        except RayTaskError as error:
-            return Failure(last_line(error), str(error))
         except (WorkerCrashedError, OutOfMemoryError) as error:
             check_ray()
             attempt.deaths += 1
@@ -180,19 +186,20 @@ class RayPool:
                 f"its process died {attempt.deaths} times: {last_line(error)}",
                 str(error),
             )
-        # A node that is told to end interrupts its tasks, which cancels them.
-        except (NodeDiedError, ObjectLostError, TaskCancelledError) as error:
+        except (*_LOST, RayTaskError) as error:
+            if isinstance(error, RayTaskError) and not isinstance(error.cause, _LOST):
+                return Failure(last_line(error), str(error))
             check_ray()
             attempt.nodes += 1
             if attempt.nodes < _MOST_NODES:
                 _logger.warning(
-                    "a node of Ray died; %s with seed %d starts again on another one",
+                    "a node of Ray has ended; %s with seed %d starts again on another",
                     attempt.job.method,
                     attempt.job.config.seed,
                 )
                 return None
             return Failure(
-                f"its node died {attempt.nodes} times: {last_line(error)}", str(error)
+                f"its node ended {attempt.nodes} times: {last_line(error)}", str(error)
             )
         if isinstance(answer, Refusal):
             raise EngineError(answer.reason)
@@ -209,12 +216,30 @@ class RayPool:
 
 
 def _start_session() -> RaySession:
+    _check_address()
     try:
         return RaySession(1)
     except EngineError as error:
         raise RunError(str(error)) from error
     except (RayError, OSError, RuntimeError, ValueError) as error:
         raise RunError(f"cannot start or join Ray: {last_line(error)}") from error
+
+
+def _check_address() -> None:
+    """Refuse a cluster that does not answer; Ray would try for six minutes."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, _, port = address.rpartition(":")
+    if ray.is_initialized() or "/" in address or not (host and port.isdigit()):
+        return  # nothing to connect to, or not in this way: auto, ray://...
+    try:
+        socket.create_connection(
+            (host.strip("[]"), int(port)), _CONNECT_SECONDS
+        ).close()
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RunError(
+            f"Ray's head node, {address} (RAY_ADDRESS), does not answer ({reason})"
+        ) from error
 
 
 def _explain(error: Exception) -> str:

@@ -18,7 +18,9 @@ from agents.sweeps.local_pool import LocalPool
 from agents.sweeps.results import code_version
 from agents.sweeps.worker import Failure, run_job
 
-__all__ = ["Refusal", "run_on_node"]
+__all__ = ["Refusal", "remove_leftovers", "run_on_node"]
+
+_PREFIX = f"info-replay-sweep-{socket.gethostname()}-"
 
 
 class Refusal(NamedTuple):
@@ -52,7 +54,8 @@ def run_on_node(
     _enter(cwd)
     with _temporary_folder() as folder:
         if contained:
-            ((_, answer),) = LocalPool(folder, 1).run([job])
+            with contextlib.closing(LocalPool(folder, 1)) as pool:
+                ((_, answer),) = pool.run([job])
             return answer
         return run_job(job, folder / job.key)
 
@@ -85,16 +88,20 @@ def _enter(cwd: str) -> None:
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """A folder of this process; those of killed ones on this node are removed."""
-    start = f"info-replay-sweep-{socket.gethostname()}-"
-    for left in Path(tempfile.gettempdir()).glob(f"{start}*"):
-        process = left.name.removeprefix(start).partition("-")[0]
-        if process.isdigit() and not _is_alive(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
+    """A folder of this process."""
+    remove_leftovers()
     with tempfile.TemporaryDirectory(
-        prefix=f"{start}{os.getpid()}-", ignore_cleanup_errors=True
+        prefix=f"{_PREFIX}{os.getpid()}-", ignore_cleanup_errors=True
     ) as folder:
         yield Path(folder)
+
+
+def remove_leftovers() -> None:
+    """Remove the files of runs whose processes were killed on this machine."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        process = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if process.isdigit() and not _is_alive(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _is_alive(process: int) -> bool:

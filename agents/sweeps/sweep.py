@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -66,8 +67,8 @@ def run_sweep(
         folder: of the sweep; it is made if it is not there.
         workers: runs at the same time; by default one for each core, or as the pool
             decides.
-        make_pool: makes what does them, from folder and ``workers``; by default the
-            cores of this machine.
+        make_pool: makes what does them, from folder and ``workers``, and is closed by
+            the caller; by default the cores of this machine.
         keep: whether the folders of runs stay, with networks and memories.
         mixed: whether results of other versions of the code may be in the same folder.
         progress: told of each run that is over, and of none at the beginning.
@@ -81,14 +82,17 @@ def run_sweep(
             nothing is changed then.
     """
     path = Path(folder).expanduser().absolute()
+    stack = contextlib.ExitStack()
     if make_pool is None:
-        pool: Pool = LocalPool(path, workers or _usable_cores())
+        own = LocalPool(path, workers or _usable_cores())
+        stack.callback(own.close)
+        pool: Pool = own
     else:
         pool = make_pool(path, workers)
     if keep and not getattr(pool, "keeps_folders", True):
         raise RunError("folders of runs on other machines cannot be kept (--keep)")
     _make_folder(path)
-    with _alone(path):
+    with stack, _alone(path):
         results, version = ResultsFile(path), code_version()
         rows = results.repair()
         if not mixed:

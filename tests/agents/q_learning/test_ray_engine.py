@@ -20,12 +20,12 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from agents.q_learning.config import DQNConfig
-from agents.q_learning.errors import EngineError
 from agents.q_learning.experiment import DQNExperiment
 from agents.q_learning.features import place_by_action
 from agents.q_learning.ray_collector import RemoteCollector
 from agents.q_learning.ray_engine import RayEngine
 from agents.q_learning.ray_memory import RayMemory
+from agents.runs.errors import EngineError
 from agents.runs.folder import RunFolder
 from tests.agents.q_learning.test_ray_parts import learner, small, weights
 from tests.agents.supervised.helpers import assert_same_state

@@ -25,9 +25,9 @@ import torch
 from ray.cluster_utils import Cluster
 
 from agents.q_learning import load_dqn_run
-from agents.q_learning.errors import EngineError
 from agents.q_learning.experiment import DQNExperiment
 from agents.q_learning.ray_engine import RayEngine
+from agents.runs.errors import EngineError
 from agents.runs.folder import RunFolder
 from tests.agents.q_learning.test_ray_parts import small
 

@@ -1,8 +1,8 @@
 """The Ray of a run: :class:`RaySession`, and answers that do not wait for a dead one.
 
-Ray itself goes on for up to a minute after its head node or the learner's node died,
-and then reports an actor's death, waits for ever, or ends the process. So both are
-asked for directly, by opening a connection, whenever an answer takes long or fails.
+Ray itself goes on for up to a minute after its head node or this node died, and then
+reports an actor's death, waits for ever, or ends the process. So both are asked for
+directly, by opening a connection, whenever an answer takes long or fails.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from agents.q_learning import ray_watchdog
-from agents.q_learning.errors import EngineError, last_line
+from agents.runs import ray_watchdog
+from agents.runs.errors import EngineError, last_line
 
 __all__ = ["RaySession", "check_ray", "fetch"]
 

@@ -1,0 +1,145 @@
+"""The runs of a sweep, as the report tells them apart: :func:`read_runs`."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.report.command import given_settings
+from agents.report.paper_numbers import METHODS
+from agents.runs.folder import RunError
+from agents.sweeps.results import read_rows
+
+__all__ = ["Run", "method_order", "read_runs"]
+
+# Settings that tell cells of a table apart, or do not change what is learned.
+_NOT_A_VARIANT = ("env", "data", "imbalance", "seed", "evaluations", "threads")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run.
+
+    Attributes:
+        key: a name that no other run has.
+        method: the row of a table that it belongs to.
+        stream: what it learned from.
+        imbalance: ``r``.
+        seed: its seed.
+        policy: of its memory.
+        settings: that it was given.
+        row: everything that is known of it.
+    """
+
+    key: str
+    method: str
+    stream: str
+    imbalance: int
+    seed: int
+    policy: str
+    settings: dict[str, Any]
+    row: dict[str, Any]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Settings, scores and memory."""
+        found: dict[str, Any] = self.row["result"]
+        return found
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its training diverged; it has no scores then."""
+        return "diverged_at_step" in self.result
+
+    def value(self, measure: str) -> float | None:
+        """A number of the result, if it has one and it is finite."""
+        found = self.result.get(measure)
+        if isinstance(found, int | float) and math.isfinite(found):
+            return float(found)
+        return None
+
+
+def read_runs(path: str | Path) -> list[Run]:
+    """All runs of a sweep.
+
+    Runs of one name with different settings become methods of their own; of two runs
+    that differ in the number of evaluations only, the one with more is taken.
+
+    Args:
+        path: the folder of the sweep, or its file of results.
+
+    Raises:
+        RunError: if there is no such sweep, its file is damaged, or no run is finished.
+    """
+    rows = {row["key"]: row for row in read_rows(path)}
+    if not rows:
+        raise RunError(f"{path} has no finished runs: run its sweep first")
+    return _with_variants(_without_repeats(_as_run(row) for row in rows.values()))
+
+
+def _as_run(row: dict[str, Any]) -> Run:
+    result = row["result"]
+    return Run(
+        row["key"],
+        str(row["method"]),
+        str(result["stream"]),
+        int(result["imbalance"]),
+        int(result["seed"]),
+        str(result["policy"]),
+        given_settings(result),
+        row,
+    )
+
+
+def _variant(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in settings.items() if name not in _NOT_A_VARIANT
+    }
+
+
+def _without_repeats(runs: Iterable[Run]) -> list[Run]:
+    found: dict[str, Run] = {}
+    for run in runs:
+        told = (run.stream, run.method, run.imbalance, run.seed, _variant(run.settings))
+        before = found.setdefault(repr(told), run)
+        more, fewer = (each.settings.get("evaluations", 0) for each in (run, before))
+        if more > fewer:
+            found[repr(told)] = run
+    return list(found.values())
+
+
+def _with_variants(runs: list[Run]) -> list[Run]:
+    """Runs with names that tell the settings that differ within a cell."""
+    cells: dict[tuple[str, str, int], list[Run]] = defaultdict(list)
+    for run in runs:
+        cells[run.stream, run.method, run.imbalance].append(run)
+    differing: dict[str, list[str]] = defaultdict(list)
+    for (_, method, _), cell in cells.items():
+        variants = [_variant(run.settings) for run in cell]
+        names = dict.fromkeys(name for variant in variants for name in variant)
+        differing[method] += [
+            name
+            for name in names
+            if len({repr(variant.get(name)) for variant in variants}) > 1
+            and name not in differing[method]
+        ]
+    named = []
+    for run in runs:
+        words = [f"{name}={run.settings.get(name)}" for name in differing[run.method]]
+        method = " ".join([run.method, *words])
+        named.append(Run(**{**vars(run), "method": method}))
+    return sorted(
+        named,
+        key=lambda run: (run.stream, method_order(run), run.imbalance, run.seed),
+    )
+
+
+def method_order(run: Run) -> tuple[int, str]:
+    """Methods are in the order of the paper's tables, others after them."""
+    policies = [*METHODS]
+    known = run.policy in policies
+    return policies.index(run.policy) if known else len(policies), run.method
