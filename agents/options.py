@@ -9,7 +9,7 @@ import inspect
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agents.settings import Settings
@@ -17,7 +17,13 @@ from agents.settings import Settings
 if TYPE_CHECKING:
     from info_replay.registry import Registry
 
-__all__ = ["add_settings", "chosen_settings", "first_lines", "format_lists"]
+__all__ = [
+    "add_settings",
+    "add_values",
+    "chosen_settings",
+    "first_lines",
+    "format_lists",
+]
 
 _WIDTH = 80
 _METAVARS = {int: "N", float: "X", str: "NAME"}
@@ -53,6 +59,31 @@ def add_settings(parser: argparse.ArgumentParser, settings: type[Settings]) -> N
             help=text.replace("%", "%%"),
             **how,
         )
+
+
+def add_values(
+    group: argparse._ArgumentGroup,
+    settings: type[Settings],
+    *,
+    metavar: str,
+    without: Collection[str] = (),
+) -> None:
+    """Add an option of text for fields of the settings, which is read later.
+
+    Args:
+        group: of options of a command.
+        settings: whose fields have a line of help each.
+        metavar: what the help calls the text.
+        without: fields that are no options here.
+    """
+    for field in dataclasses.fields(settings):
+        if field.name not in without:
+            group.add_argument(
+                f"--{field.name.replace('_', '-')}",
+                default=argparse.SUPPRESS,
+                metavar=metavar,
+                help=field.metadata["help"].replace("%", "%%"),
+            )
 
 
 def _reader(kind: type) -> Callable[[str], Any]:

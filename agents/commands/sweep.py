@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.commands.errors import WrongOption
+from agents.options import add_values, chosen_settings
 from agents.settings import check_choice
 from agents.supervised.config import ExperimentConfig
 
@@ -69,13 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="settings of 'info-replay tune'; options that are given win",
     )
     grid = parser.add_argument_group("grid: values of the options of 'train'")
-    for field in dataclasses.fields(ExperimentConfig):
-        grid.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            default=argparse.SUPPRESS,
-            metavar="VALUES",
-            help=field.metadata["help"].replace("%", "%%"),
-        )
+    add_values(grid, ExperimentConfig, metavar="VALUES")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -127,8 +121,7 @@ def _jobs(description: dict[str, Any], file: str | None) -> list[Job]:
 
 def _description(options: argparse.Namespace) -> dict[str, Any]:
     """What the file says, and the command line, which wins."""
-    names = {field.name for field in dataclasses.fields(ExperimentConfig)}
-    given = {name: value for name, value in vars(options).items() if name in names}
+    given = chosen_settings(options, ExperimentConfig)
     if options.file is None:
         if not given:
             raise ValueError("give a file, or values of options: --policy rs,infors")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agents.commands.errors import WrongOption
+from agents.options import add_values
 from agents.settings import check_choice
 from agents.supervised.config import ExperimentConfig
 
@@ -88,14 +89,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="allow results of other versions of the code in the same folder",
     )
     fixed = parser.add_argument_group("fixed: one value of an option of 'train'")
-    for field in dataclasses.fields(ExperimentConfig):
-        if field.name not in _NOT_FIXED:
-            fixed.add_argument(
-                f"--{field.name.replace('_', '-')}",
-                default=argparse.SUPPRESS,
-                metavar="VALUE",
-                help=field.metadata["help"].replace("%", "%%"),
-            )
+    add_values(fixed, ExperimentConfig, metavar="VALUE", without=_NOT_FIXED)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from agents.sweeps.grid import Job
-from agents.sweeps.worker import Failure, run_job
+from agents.sweeps.worker import ONE_THREAD, Failure, run_job
 
 __all__ = ["LocalPool"]
-
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class LocalPool:
@@ -95,8 +93,8 @@ class LocalPool:
 
     def _start(self) -> tuple[Any, Any]:
         ours, theirs = self._context.Pipe()
-        before = {name: os.environ.get(name) for name in _THREADS}
-        os.environ.update(dict.fromkeys(_THREADS, "1"))  # read when torch is imported
+        before = {name: os.environ.get(name) for name in ONE_THREAD}
+        os.environ.update(ONE_THREAD)
         try:
             process = self._context.Process(
                 target=_work, args=(theirs, self._folder), daemon=True

@@ -34,12 +34,11 @@ from agents.runs.ray_session import RaySession, check_ray
 from agents.sweeps.grid import Job
 from agents.sweeps.ray_task import Refusal, remove_leftovers, run_on_node
 from agents.sweeps.results import code_version
-from agents.sweeps.worker import Failure
+from agents.sweeps.worker import ONE_THREAD, Failure
 
 __all__ = ["RayPool"]
 
 _logger = logging.getLogger(__name__)
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 #: A node is dead, or was told to end: that interrupts its tasks, or cancels them.
 _LOST = (NodeDiedError, ObjectLostError, TaskCancelledError)
 #: A run that kills its process so often has failed.
@@ -137,7 +136,7 @@ class RayPool:
         decorate: Any = ray.remote(
             num_cpus=1,
             max_retries=0,
-            runtime_env={"env_vars": dict.fromkeys(_THREADS, "1")},
+            runtime_env={"env_vars": ONE_THREAD},
         )
         task = decorate(run_on_node)
         version, cwd = code_version(), os.getcwd()

@@ -13,7 +13,12 @@ from typing import Any, NamedTuple
 
 from agents.sweeps.grid import Job
 
-__all__ = ["Failure", "capture_output", "run_job"]
+__all__ = ["ONE_THREAD", "Failure", "capture_output", "run_job"]
+
+#: Environment of a process in which torch is imported, for one thread per run.
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+)
 
 
 class Failure(NamedTuple):
