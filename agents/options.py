@@ -46,10 +46,11 @@ def add_settings(parser: argparse.ArgumentParser, settings: type[Settings]) -> N
         text = field.metadata["help"]
         if field.default is not None:
             text = f"{text} ({field.default})"
-        kind = hints[field.name]
+        kind, optional = hints[field.name], False
         if isinstance(kind, types.UnionType):  # with None
-            kind = typing.get_args(kind)[0]
-        how: dict[str, Any] = {"type": _reader(kind), "metavar": _METAVARS.get(kind)}
+            kind, optional = typing.get_args(kind)[0], True
+        reader = _reader(kind, optional=optional)
+        how: dict[str, Any] = {"type": reader, "metavar": _METAVARS.get(kind)}
         if kind is bool:
             how = {"action": argparse.BooleanOptionalAction}
         # Unless given, it is not in the namespace at all.
@@ -86,10 +87,15 @@ def add_values(
             )
 
 
-def _reader(kind: type) -> Callable[[str], Any]:
-    """Reads a value from the command line; says what was expected of a wrong one."""
+def _reader(kind: type, *, optional: bool) -> Callable[[str], Any]:
+    """Reads a value from the command line; says what was expected of a wrong one.
+
+    A number that may be missing can be ``none``, where a preset has one.
+    """
 
     def read(text: str) -> Any:
+        if optional and kind is not str and text.lower() == "none":
+            return None
         try:
             return kind(text)
         except ValueError:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.objects import is_object
 from agents.supervised.config import ExperimentConfig
-from agents.supervised.presets import PRESET_OF_DATASET, PRESETS, preset_settings
+from agents.supervised.presets import PRESET_OF_DATASET, preset_settings
 
 __all__ = ["given_settings", "train_command"]
 
@@ -74,7 +74,7 @@ def train_command(settings: Mapping[str, Any]) -> str | None:
 
     Returns:
         The command; ``None`` if there is none, because an object of the user's was
-        given in Python, or an option cannot be unset.
+        given in Python.
 
     Example:
         >>> train_command({"env": "SplitMNIST", "policy": "rs", "seed": 3})
@@ -83,21 +83,11 @@ def train_command(settings: Mapping[str, Any]) -> str | None:
     if any(is_object(value) for value in settings.values() if isinstance(value, str)):
         return None
     policy = str(settings.get("policy", ExperimentConfig.policy))
-    usual = _usual_preset(settings)
-    # An option cannot be set to None: then another preset must do, in which it is.
-    for preset in (None, *PRESETS):
-        words = _options(settings, preset_settings(preset or usual, policy))
-        if words is not None:
-            break
-    else:
-        return None
+    words = _options(settings, preset_settings(_usual_preset(settings), policy))
     stream = ["--env", str(settings.get("env") or ExperimentConfig.env)]
     if settings.get("data") is not None:
         stream = ["--data", str(settings["data"])]
-    named = ["--preset", preset] if preset else []
-    return shlex.join(
-        ["info-replay", "train", *stream, "--policy", policy, *named, *words]
-    )
+    return shlex.join(["info-replay", "train", *stream, "--policy", policy, *words])
 
 
 def _usual_preset(settings: Mapping[str, Any]) -> str:
@@ -111,10 +101,8 @@ def _usual_preset(settings: Mapping[str, Any]) -> str:
     return PRESET_OF_DATASET.get(str(data), "own")
 
 
-def _options(
-    settings: Mapping[str, Any], preset: Mapping[str, Any]
-) -> list[str] | None:
-    """Options where settings are not the preset's; ``None`` if one cannot be given."""
+def _options(settings: Mapping[str, Any], preset: Mapping[str, Any]) -> list[str]:
+    """Options where settings are not the preset's."""
     words: list[str] = []
     for name, default in _DEFAULTS.items():
         if name in ("env", "data", "policy") or name not in settings:
@@ -122,12 +110,10 @@ def _options(
         value, option = settings[name], name.replace("_", "-")
         if value == preset.get(name, default):
             continue
-        if value is None:
-            return None
         if isinstance(value, bool):
             words.append(f"--{option}" if value else f"--no-{option}")
         elif str(value).startswith("-"):
             words.append(f"--{option}={value}")
         else:
-            words += [f"--{option}", str(value)]
+            words += [f"--{option}", "none" if value is None else str(value)]
     return words

@@ -167,10 +167,10 @@ def _read(name: str, given: Any) -> Iterator[Any]:
     for piece in map(str.strip, pieces):
         if not piece:
             continue
-        if piece.lower() == "none" and type(None) in kinds:
-            yield None
-        elif str in kinds:
+        if str in kinds:
             yield piece
+        elif piece.lower() == "none" and type(None) in kinds:
+            yield None
         else:
             yield from _numbers(name, piece, kinds[0])
 

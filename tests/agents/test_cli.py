@@ -409,6 +409,16 @@ def test_options_reach_the_run_and_name_its_folder(
     assert result["batch_size"] == 128
 
 
+def test_a_number_of_the_preset_can_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chosen = "--policy infors --preset mnist --decay none".split()
+    assert main([*TRAIN, *chosen]) == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert json.loads((folder / "config.json").read_text())["decay"] is None
+
+
 # -- show -----------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ PAPER = Path(agents.sweeps.__file__).parent / "paper"
         ("policy", "rs,infors", ["rs", "infors"]),
         ("validation", "true,no", [True, False]),
         ("class_order", "3,1,2", ["3,1,2"]),
+        ("cut", "none", ["none"]),
     ],
 )
 def test_values_are_read(name: str, given: Any, values: list[Any]) -> None:
