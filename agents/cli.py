@@ -15,7 +15,17 @@ from agents.commands.errors import is_users, missing_extra
 
 __all__ = ["main"]
 
-_COMMANDS = ("train", "dqn", "sweep", "tune", "report", "features", "show", "list")
+_COMMANDS = (
+    "train",
+    "dqn",
+    "sweep",
+    "tune",
+    "report",
+    "figure",
+    "features",
+    "show",
+    "list",
+)
 _DESCRIPTION = """Learn from an online stream with a small memory that chooses what to
 keep, and see what came out. Your own data is one line: info-replay train --data
 FILE."""
