@@ -25,7 +25,9 @@ def main() -> None:
     """Measure both policies and save one line per batch."""
     lines = []
     for policy in ("infogs", "infors"):
-        config = ExperimentConfig.preset("SplitMNIST", policy=policy, alpha=1.0)
+        config = ExperimentConfig.preset(
+            "SplitMNIST", policy=policy, alpha=1.0, decay=None
+        )
         experiment = Experiment(config)
         agent, writer = experiment.agent, experiment.agent.memory.writer
         end = experiment.env.boundaries[0]
