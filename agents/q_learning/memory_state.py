@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tensordict import TensorDictBase
 from torch import Tensor
-from torchrl.data import LazyTensorStorage, Storage, TensorDictReplayBuffer
+from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from agents.runs.saved_states import (
     check_generator,
@@ -22,6 +22,7 @@ from agents.runs.saved_states import (
     check_whole,
 )
 from info_replay import SelectiveReplayBuffer
+from info_replay.storage.buffer_parts import restore_device
 from info_replay.storage.entries import name_of, unnest
 from info_replay.storage.sampler_state import check_sampler, load_sampler, save_sampler
 from info_replay.validation import told
@@ -70,7 +71,7 @@ def restore_memory(memory: TensorDictReplayBuffer, state: Any) -> None:
         _check_state(memory, state, own)  # any other is the user's
     memory.load_state_dict({**state, "_sampler": memory.sampler.state_dict()})
     load_sampler(memory.sampler, state["_sampler"])
-    _restore_device(memory.storage)
+    restore_device(memory.storage)
 
 
 def _check_state(
@@ -179,13 +180,3 @@ def _check_random_numbers(saved: Any, own: Any) -> None:
     if not isinstance(saved, list | tuple) or len(saved) != 2 or saved[1] != own[1]:
         raise ValueError(f"expected random numbers of {own[1]}, got {told(saved)}")
     check_generator(own[0], saved[0])
-
-
-def _restore_device(storage: Storage) -> None:
-    """Move what TorchRL restored on the saved device, or on none, to the storage's."""
-    content, device = storage._storage, storage.device
-    if content is None or device == "auto" or content.is_memmap():
-        return
-    leaves = content.values(True, True)
-    if content.device != device or any(leaf.device != device for leaf in leaves):
-        storage._storage = content.to(device)

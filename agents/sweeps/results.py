@@ -16,11 +16,15 @@ from agents.runs.folder import RunError, package_versions
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["ResultsFile", "code_version", "load_results", "read_rows"]
+__all__ = [
+    "ResultsFile",
+    "code_version",
+    "code_versions_of",
+    "load_results",
+    "read_rows",
+]
 
 _NAME = "results.jsonl"
-# Columns of the data frame that hold lists.
-_SERIES = ("matrix", "first", "task_ends", "evaluations")
 
 
 class ResultsFile:

@@ -127,7 +127,6 @@ def _make_folder(path: Path) -> None:
         "results.jsonl",
         "runs",
         "failed",
-        "sweep.json",
     }
     if strangers and not (path / "results.jsonl").exists():
         raise RunError(

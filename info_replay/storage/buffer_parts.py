@@ -12,7 +12,7 @@ from torchrl.data.replay_buffers.samplers import (
     SliceSampler,
 )
 
-__all__ = ["check_sampler_fits", "make_generator", "make_storage"]
+__all__ = ["check_sampler_fits", "make_generator", "make_storage", "restore_device"]
 
 
 def check_sampler_fits(
@@ -83,3 +83,13 @@ def make_generator(
     generator = torch.Generator(device=device)
     generator.manual_seed(int(torch.randint(2**63 - 1, ())))
     return generator
+
+
+def restore_device(storage: Storage) -> None:
+    """Move what TorchRL restored on the saved device, or on none, to the storage's."""
+    content, device = storage._storage, storage.device
+    if content is None or device == "auto" or content.is_memmap():
+        return
+    leaves = content.values(True, True)
+    if content.device != device or any(leaf.device != device for leaf in leaves):
+        storage._storage = content.to(device)
