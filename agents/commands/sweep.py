@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     folder = options.out or f"sweeps/{_name(options, jobs)}"
     print(f"sweep folder: {folder}", file=sys.stderr)
     try:
-        report = _run_with_progress(jobs, folder, options)
+        report = _run(jobs, folder, options)
     except KeyboardInterrupt:
         command = shlex.join(["info-replay", *sys.argv[1:]])
         print(f"interrupted; to go on: {command}", file=sys.stderr)
@@ -146,36 +146,19 @@ def _name(options: argparse.Namespace, jobs: list[Job]) -> str:
     return Path(options.file).stem if options.file else jobs[0].config.stream
 
 
-def _run_with_progress(
-    jobs: list[Job], folder: str, options: argparse.Namespace
-) -> SweepReport:
-    from tqdm import tqdm
-
-    from agents.sweeps import run_sweep
+def _run(jobs: list[Job], folder: str, options: argparse.Namespace) -> SweepReport:
+    from agents.sweeps.progress import run_with_progress
 
     make_pool: Any = None  # the cores of this machine
     if options.engine == "ray":
         from agents.sweeps.ray_pool import RayPool
 
         make_pool = RayPool
-    with tqdm(total=len(jobs), unit="run", smoothing=0) as bar:
-
-        def progress(job: Job | None, report: SweepReport) -> None:
-            done = report.finished + len(report.failed)
-            if job is None:
-                bar.initial = bar.n = done
-                bar.refresh()
-                return
-            if report.failed:
-                bar.set_postfix_str(f"{len(report.failed)} failed", refresh=False)
-            bar.update(done - bar.n)
-
-        return run_sweep(
-            jobs,
-            folder,
-            workers=options.workers,
-            make_pool=make_pool,
-            keep=options.keep,
-            mixed=options.mixed,
-            progress=progress,
-        )
+    return run_with_progress(
+        jobs,
+        folder,
+        workers=options.workers,
+        make_pool=make_pool,
+        keep=options.keep,
+        mixed=options.mixed,
+    )

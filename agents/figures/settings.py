@@ -14,6 +14,7 @@ __all__ = [
     "METHODS",
     "MemorySettings",
     "RelearningSettings",
+    "SweepFigureSettings",
     "ToySettings",
     "TsneSettings",
     "parse_methods",
@@ -167,3 +168,23 @@ class TsneSettings(MemorySettings):
     )
     points: int = option(5000, "training items that are drawn", min=10, max=5000)
     perplexity: float = option(30.0, "of t-SNE", min=1)
+
+
+@dataclass(frozen=True)
+class SweepFigureSettings(Settings):
+    """Settings of figures that are drawn from runs of a sweep."""
+
+    results: str | None = option(
+        None,
+        "folders of finished sweeps with the figure's methods, with commas in between; "
+        "else its own runs are done, in a folder beside the picture",
+        matters=False,
+    )
+    env: str | None = option(
+        None, "stream of its own runs", choices="continual_envs:BENCHMARKS"
+    )
+    seeds: str | None = option(None, "of its own runs", check=_check_seeds)
+    epochs: int | None = option(None, "n_e of its own runs", min=1)
+    mixed: bool = option(
+        False, "go on with results of another version of the code", matters=False
+    )

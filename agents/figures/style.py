@@ -11,7 +11,14 @@ from typing import Any
 from agents.runs.files import replace_file
 from agents.runs.folder import RunError
 
-__all__ = ["CLASS_COLORS", "COLORS", "METHOD_COLORS", "check_out", "drawing"]
+__all__ = [
+    "CLASS_COLORS",
+    "COLORS",
+    "METHOD_COLORS",
+    "check_out",
+    "drawing",
+    "line_style",
+]
 
 #: Okabe and Ito's palette, told apart by people who are color-blind; as in the report.
 COLORS = {
@@ -41,6 +48,27 @@ CLASS_COLORS = [
     "#2b3990",
 ]
 
+# Colors and markers of methods by the names that tables give them.
+_LINES = {
+    "RS": ("blue", "o"),
+    "WRS": ("sky", "v"),
+    "CBRS": ("green", "D"),
+    "GSS": ("gray", "P"),
+    "FSS-Clust": ("purple", "X"),
+    "InfoGS": ("orange", "s"),
+    "InfoGS-RS": ("black", "^"),
+    "InfoRS": ("vermillion", "o"),
+}
+_OTHER_LINES = [
+    ("blue", "o"),
+    ("vermillion", "s"),
+    ("green", "D"),
+    ("purple", "^"),
+    ("black", "v"),
+    ("orange", "P"),
+    ("sky", "X"),
+]
+
 _DPI = 150
 _FORMATS = (".png", ".pdf")
 _STYLE: Any = {
@@ -60,6 +88,21 @@ _STYLE: Any = {
     "legend.frameon": False,
     "pdf.fonttype": 42,  # text stays text
 }
+
+
+def line_style(name: str, number: int) -> dict[str, str]:
+    """Color and marker of a line: those of its method, if it is named after one.
+
+    Args:
+        name: of the line.
+        number: of the line in its panel, which decides for other names.
+
+    Example:
+        >>> line_style("RS", 3)
+        {'color': '#0072b2', 'marker': 'o'}
+    """
+    color, marker = _LINES.get(name, _OTHER_LINES[number % len(_OTHER_LINES)])
+    return {"color": COLORS[color], "marker": marker}
 
 
 def check_out(path: str | Path) -> Path:

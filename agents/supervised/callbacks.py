@@ -10,7 +10,7 @@ from agents.supervised.learner import Learner
 from continual_envs import StreamEnv
 from info_replay.registry import Registry
 
-__all__ = ["CALLBACKS", "Callback", "Run", "make_callbacks"]
+__all__ = ["CALLBACKS", "Callback", "Run", "TaskStarts", "make_callbacks"]
 
 #: Callbacks by name; ``"module:Class"`` finds any.
 CALLBACKS: Registry[Any] = Registry("callback", "info_replay.callbacks")
@@ -72,21 +72,41 @@ class Callback:
         """
 
 
+class TaskStarts(Callback):
+    """Tells an oracle in memory where tasks begin (Sec. 3.1, "update timing")."""
+
+    def on_step(self, experiment: Run, reward: float) -> None:
+        """A task may be over."""
+        if experiment.step in experiment.env.boundaries:
+            self._start_task(experiment)
+
+    def on_evaluation(self, experiment: Run, scores: list[float]) -> None:
+        """The first evaluation is before the first step."""
+        if experiment.step == 0:
+            self._start_task(experiment)
+
+    def _start_task(self, experiment: Run) -> None:
+        writer: Any = experiment.agent.memory.writer  # type: ignore[union-attr]
+        writer.start_task()
+
+
 def make_callbacks(
-    given: Iterable[Callback] | Callback, name: str | None
+    given: Iterable[Callback] | Callback, config: ExperimentConfig
 ) -> list[Callback]:
     """All callbacks of a run.
 
     Args:
         given: in Python, one or several.
-        name: of one more, ``"module:Class"``.
+        config: which may name one more, and an oracle that is told of tasks.
 
     Raises:
         ValueError: if one has not the methods of :class:`Callback`.
     """
     callbacks = [given] if isinstance(given, Callback) else [*given]
-    if name is not None:
-        callbacks.append(CALLBACKS.get(name)())
+    if config.callback is not None:
+        callbacks.append(CALLBACKS.get(config.callback)())
+    if config.update_delay is not None:
+        callbacks.insert(0, TaskStarts())  # before a callback saves
     for each in callbacks:
         told = hasattr(each, "on_step") and hasattr(each, "on_evaluation")
         if not told or isinstance(each, type):

@@ -253,14 +253,15 @@ class ExperimentConfig(Settings):
     coreset_parts: int = option(
         10, "coresets in the memory (nr_slots)", group=_CORESET, min=1
     )
+    update_delay: int | None = option(
+        None, "delay of TaskTimingWriter, told where tasks begin", group=_MEMORY, min=0
+    )
     seed: int = option(
         0, "seed of stream, network, memory and augmentation", min=0, max=2**63 - 1
     )
     steps: int | None = option(None, "stop after so many steps of the stream", min=1)
     evaluations: int = option(20, "evaluations along the run, beside task ends", min=0)
-    metrics: str | None = option(
-        None, "own metrics, module:function, with commas in between"
-    )
+    metrics: str | None = option(None, "own metrics: module:function,...")
     callback: str | None = option(None, "own callback, module:Class", matters=False)
     logger: str | None = option(
         None,

@@ -130,7 +130,7 @@ class Experiment:
         self.num_steps = min(lengths, default=None)
         self.step, self.is_over = 0, False
         self._evaluator = Evaluator(self.env, named)
-        self._callbacks = make_callbacks(callbacks, config.callback)
+        self._callbacks = make_callbacks(callbacks, config)
         self._result: dict[str, Any] | None = None  # of a run that was over before
         self._rewards: list[float] = []
         self._reward_sum = 0.0

@@ -35,6 +35,7 @@ def make_memory(
     if config.policy == NO_REPLAY:
         return None
     device = config.torch_device
+    delay = config.update_delay
     try:
         return make_replay_buffer(
             config.policy,
@@ -55,6 +56,8 @@ def make_memory(
             group_size=config.gss_group_size,
             groups=config.gss_groups,
             gradients=LossGradients(network, num_classes),
+            # Only an oracle has it: any other policy refuses it by name.
+            **({} if delay is None else {"delay": delay}),
         )
     except TypeError as error:  # not a policy, or one that needs other options
         raise ValueError(str(error)) from error
