@@ -8,6 +8,7 @@
 ``timing.json``           where the time went
 ``network.pt``            the weights at the end
 ``memory.pt``             the whole memory at the end
+``memories``              items in memory at each evaluation (``--snapshots``)
 ``checkpoint.pt``         while the run is not over
 ``logs``                  files of a logger (TensorBoard, say)
 ========================  ===========================================================
@@ -47,6 +48,7 @@ _FILES = (
     "network.pt",
     "memory.pt",
     "memory",
+    "memories",
     "logs",
 )
 # A setting that only the runs of one command have.

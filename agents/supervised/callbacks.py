@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from agents.runs.folder import RunFolder
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.learner import Learner
+from agents.supervised.snapshots import write_snapshot
 from continual_envs import StreamEnv
 from info_replay.registry import Registry
 
-__all__ = ["CALLBACKS", "Callback", "Run", "TaskStarts", "make_callbacks"]
+__all__ = [
+    "CALLBACKS",
+    "Callback",
+    "KeepMemories",
+    "Run",
+    "TaskStarts",
+    "make_callbacks",
+]
 
 #: Callbacks by name; ``"module:Class"`` finds any.
 CALLBACKS: Registry[Any] = Registry("callback", "info_replay.callbacks")
@@ -23,6 +32,7 @@ class Run(Protocol):
         config: the settings.
         agent: the learner, with its network and memory.
         env: the stream.
+        folder: of its files; ``None`` if nothing is kept.
         step: steps so far.
         num_steps: steps of the whole run, ``None`` of a stream without an end.
     """
@@ -30,6 +40,7 @@ class Run(Protocol):
     config: ExperimentConfig
     agent: Learner
     env: StreamEnv
+    folder: RunFolder | None
     step: int
     num_steps: int | None
 
@@ -90,6 +101,16 @@ class TaskStarts(Callback):
         writer.start_task()
 
 
+class KeepMemories(Callback):
+    """Keeps what is in memory at each evaluation, for reports."""
+
+    def on_evaluation(self, experiment: Run, scores: list[float]) -> None:
+        """The memory may have changed."""
+        memory = experiment.agent.memory
+        if experiment.folder is not None and memory is not None and len(memory):
+            write_snapshot(experiment.folder, experiment.step, memory)
+
+
 def make_callbacks(
     given: Iterable[Callback] | Callback, config: ExperimentConfig
 ) -> list[Callback]:
@@ -105,6 +126,8 @@ def make_callbacks(
     callbacks = [given] if isinstance(given, Callback) else [*given]
     if config.callback is not None:
         callbacks.append(CALLBACKS.get(config.callback)())
+    if config.snapshots:
+        callbacks.append(KeepMemories())
     if config.update_delay is not None:
         callbacks.insert(0, TaskStarts())  # before a callback saves
     for each in callbacks:

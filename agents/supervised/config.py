@@ -175,11 +175,7 @@ class ExperimentConfig(Settings):
         0.1, "step size of gradient descent (lr)", group=_LEARNER, min=0
     )
     replay_batch_size: int = option(
-        128,
-        "samples of each draw from memory (mbs)",
-        group=_LEARNER,
-        min=1,
-        max=_VERY_MANY,
+        128, "samples of each draw (mbs)", group=_LEARNER, min=1, max=_VERY_MANY
     )
     alpha: float = option(
         0.3,
@@ -261,6 +257,9 @@ class ExperimentConfig(Settings):
     )
     steps: int | None = option(None, "stop after so many steps of the stream", min=1)
     evaluations: int = option(20, "evaluations along the run, beside task ends", min=0)
+    snapshots: bool = option(
+        False, "keep the items in memory at each evaluation", matters=False
+    )
     metrics: str | None = option(None, "own metrics: module:function,...")
     callback: str | None = option(None, "own callback, module:Class", matters=False)
     logger: str | None = option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,13 +109,16 @@ class Replay:
         # TorchRL's buffer does not know of features; ours locks the writer meanwhile.
         ours = isinstance(memory, SelectiveReplayBuffer)
         self._feature_owner: Any = memory if ours else writer
-        # A subset with as many items as there are slots has each of them.
-        subsets = isinstance(memory.sampler, SubsetSampler)
-        self._whole_draw = memory.storage.max_size if subsets else math.inf
+        self._distinct = isinstance(memory.sampler, SubsetSampler)
 
     def __len__(self) -> int:
         """Items in the memory."""
         return len(self.memory)
+
+    @property
+    def draws_all(self) -> bool:
+        """Whether each draw has every item of the memory, in some order."""
+        return self._distinct and len(self.memory) <= self.batch_size
 
     def draw(self) -> Samples:
         """A draw on its own, on the learner's device."""
@@ -128,9 +130,11 @@ class Replay:
         """Write the features of draws back: of a slot in several, the last counts."""
         if not (self.writes_back and draws):
             return
+        if self.draws_all:
+            draws = draws[-1:]
         items = [draw.items for draw in draws if draw.items is not None]
         last = items[-1]
-        if len(items) == 1 or len(last) == self._whole_draw:
+        if len(items) == 1:
             # A sample is a copy of its own, and into it is cheaper than in place of it.
             last.get("feature").copy_(draws[-1].features.detach())
             self._feature_owner.update_features(last)

@@ -211,7 +211,7 @@ class ReplayLearner(abc.ABC):
             as_one: whether they are one batch for a network that normalizes over
                 batches; by default each part is one.
         """
-        waiting = [part for part in parts if part.passed is None]
+        waiting = [part for part in dict.fromkeys(parts) if part.passed is None]
         if self._depends_on_batch:
             groups = [waiting] if as_one else [[part] for part in waiting]
         else:
@@ -233,11 +233,18 @@ class ReplayLearner(abc.ABC):
         return mean_loss(outputs, targets, self.num_classes)
 
     def draw(self, count: int = 1) -> list[Samples]:
-        """Independent draws from the memory; none while it is empty."""
+        """Independent draws from the memory; none while it is empty.
+
+        Where each draw has all items, and the network sees them alike, they are one
+        object: the network passes it once.
+        """
         if self._replay is None or not len(self._replay):
             return []
         self._lap("learning")
-        draws = [self._replay.draw() for _ in range(count)]
+        if self._one_pass and self._replay.draws_all:
+            draws = [self._replay.draw()] * count
+        else:
+            draws = [self._replay.draw() for _ in range(count)]
         self._lap("memory")
         return draws
 

@@ -43,6 +43,11 @@ class Job:
         told = json.dumps([self.method, self.config.what_matters()], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
+    def with_snapshots(self) -> Job:
+        """The same run, which keeps the items in memory at each evaluation."""
+        config = dataclasses.replace(self.config, snapshots=True)
+        return dataclasses.replace(self, config=config)
+
 
 def make_jobs(description: Mapping[str, Any], tuned: Tuned | None = None) -> list[Job]:
     """The runs of a sweep: all combinations of all values.

@@ -69,7 +69,8 @@ def run_sweep(
             decides.
         make_pool: makes what does them, from folder and ``workers``, and is closed by
             the caller; by default the cores of this machine.
-        keep: whether the folders of runs stay, with networks and memories.
+        keep: whether the folders of runs stay, with networks and memories, these also
+            as they were at each evaluation.
         mixed: whether results of other versions of the code may be in the same folder.
         progress: told of each run that is over, and of none at the beginning.
 
@@ -99,6 +100,8 @@ def run_sweep(
             _check_version(path, rows, version)
         done = {row["key"] for row in rows}
         waiting = [job for job in jobs if job.key not in done]
+        if keep:
+            waiting = [job.with_snapshots() for job in waiting]
         report = SweepReport(len(jobs), len(jobs) - len(waiting))
         if progress is not None:
             progress(None, report)
