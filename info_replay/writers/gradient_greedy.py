@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -112,10 +111,9 @@ class GradientGreedyWriter(SelectionWriter):
             )
         gradients = gradients.detach()
         # Squares of large numbers would overflow without the first division.
-        for order in (math.inf, 2):
-            length = torch.linalg.vector_norm(gradients, order, dim=1, keepdim=True)
-            gradients = gradients / torch.where(length > 0, length, 1)
-        return gradients
+        gradients = gradients / _divisor(_largest(gradients))
+        length = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+        return gradients.div_(_divisor(length))
 
     def _group_gradients(self, draws: NDArray[np.float64]) -> Tensor:
         """Gradients of random groups of the memory, ``(groups, P)``."""
@@ -194,6 +192,17 @@ class GradientGreedyWriter(SelectionWriter):
     def adopt(self, items: TensorDictBase) -> None:
         """Give items that the storage brought along the score of the first ones."""
         self._scores.array[: len(items)] = _FIRST_SCORE
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """Largest absolute value of each row, ``(n, 1)``."""
+    # vector_norm() with order inf is 20 times slower, and abs() would make a copy.
+    return torch.maximum(rows.amax(1, keepdim=True), -rows.amin(1, keepdim=True))
+
+
+def _divisor(lengths: Tensor) -> Tensor:
+    """What rows of some lengths are divided by; those of length 0 remain."""
+    return torch.where(lengths > 0, lengths, 1)
 
 
 def _fetch(similarities: Tensor, memory: Tensor) -> NDArray[np.float64]:

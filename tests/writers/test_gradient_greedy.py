@@ -303,6 +303,15 @@ def test_tiny_and_huge_gradients_have_a_direction(size: float) -> None:
     assert buffer.writer.scores[1:].tolist() == pytest.approx([math.sqrt(0.5), -1.0])
 
 
+def test_what_the_gradients_function_gives_is_left_alone() -> None:
+    kept = torch.tensor([[3.0, 4.0]])
+    buffer = make_buffer(4, gradients=lambda items: kept.expand(len(items), 2))
+    buffer.extend(with_gradients([[0.0, 0.0]]))
+    buffer.extend(with_gradients([[0.0, 0.0]]))
+    assert kept.tolist() == [[3.0, 4.0]]
+    assert buffer.writer.scores.tolist() == pytest.approx([0.1, 1.0])
+
+
 def test_items_that_a_storage_brought_have_the_score_of_first_ones() -> None:
     source = make_buffer(12)
     source.extend(make_stream(7))

@@ -57,12 +57,14 @@ def test_every_row_is_what_autograd_finds(name: str, num_classes: int | None) ->
         )
 
 
+@pytest.mark.parametrize("groups", [4, 1])
 @pytest.mark.parametrize("training", [True, False])
 @for_each_network
-def test_the_network_is_left_as_it_was(name: str, training: bool) -> None:
+def test_the_network_is_left_as_it_was(name: str, training: bool, groups: int) -> None:
     network = make_network(name, SHAPES[name], 7, seed=0).train(training)
     before = copy.deepcopy(network.state_dict())
-    found = LossGradients(network, 7)(make_items(4, SHAPES[name], 7).unsqueeze(1))
+    items = make_items(4, SHAPES[name], 7).reshape(groups, -1)
+    found = LossGradients(network, 7)(items)
     assert network.training == training
     assert all(part.grad is None for part in network.parameters())
     assert not found.requires_grad
@@ -70,10 +72,11 @@ def test_the_network_is_left_as_it_was(name: str, training: bool) -> None:
         assert torch.equal(value, before[key])
 
 
-def test_the_mode_is_restored_after_an_error() -> None:
+@pytest.mark.parametrize("groups", [4, 1])
+def test_the_mode_is_restored_after_an_error(groups: int) -> None:
     network = make_network("fc", (1, 8, 8), 7, seed=0).train()
     with pytest.raises(RuntimeError):
-        LossGradients(network, 7)(make_items(4, (1, 9, 9), 7).unsqueeze(1))
+        LossGradients(network, 7)(make_items(4, (1, 9, 9), 7).reshape(groups, -1))
     assert network.training
 
 
@@ -117,3 +120,32 @@ def test_parameters_that_are_not_trained_have_no_gradient() -> None:
     head = LossGradients(network, 7)(items)
     assert head.shape == (3, 7 * 101)
     torch.testing.assert_close(head, whole[:, -7 * 101 :])
+
+
+@pytest.mark.parametrize("count", [3, 1])
+def test_parameters_that_are_not_used_have_gradient_0(count: int) -> None:
+    network = make_network("fc", (1, 8, 8), 7, seed=0)
+    items = make_items(count, (1, 8, 8), 7).unsqueeze(1)
+    used = LossGradients(network, 7)(items)
+    network.unused = torch.nn.Parameter(torch.ones(2))
+    found = LossGradients(network, 7)(items)
+    assert torch.equal(found, torch.cat([torch.zeros(count, 2), used], 1))
+
+
+def test_one_group_needs_no_grad_mode_and_is_a_row_of_several() -> None:
+    gradients = LossGradients(make_network("fc", (1, 8, 8), 7, seed=0), 7)
+    items = make_items(6, (1, 8, 8), 7).reshape(2, 3)
+    with torch.no_grad():
+        one, several = gradients(items[:1]), gradients(items)
+    torch.testing.assert_close(one, several[:1])
+
+
+@pytest.mark.parametrize("groups", [4, 1])
+def test_inference_mode_is_no_trouble(groups: int) -> None:
+    gradients = LossGradients(make_network("fc", (1, 8, 8), 7, seed=0), 7)
+    expected = gradients(make_items(4, (1, 8, 8), 7).reshape(groups, -1))
+    with torch.inference_mode():
+        items = make_items(4, (1, 8, 8), 7).reshape(groups, -1)
+        inside = gradients(items)
+    torch.testing.assert_close(inside, expected)
+    torch.testing.assert_close(gradients(items), expected)
