@@ -12,7 +12,7 @@ from continual_envs.datasets import Dataset
 from continual_envs.evaluation import EvaluationSet
 from continual_envs.options import StreamOptions
 from continual_envs.randomness import Purpose, generator
-from continual_envs.shapes import long_tail, noisy_labels
+from continual_envs.shapes import long_tail, noisy_labels, subset
 from continual_envs.source import Batch, Source
 from continual_envs.streams import DriftStream, Stream, TaskStream
 from continual_envs.tasks import cut_tasks
@@ -72,7 +72,7 @@ class DatasetSource(Source):
                 raise ValueError(
                     f"cut='drift' needs classes, the targets of {name} are numbers"
                 )
-            for option in ("longtail", "label_noise"):
+            for option in ("samples_per_class", "longtail", "label_noise"):
                 if getattr(options, option) != getattr(StreamOptions, option):
                     raise ValueError(
                         f"{option}={getattr(options, option)} needs classes, the "
@@ -170,6 +170,8 @@ class DatasetSource(Source):
         held_out = self._hold_out(seed) if options.validation else samples[:0]
         if len(held_out):
             samples = np.setdiff1d(samples, held_out, assume_unique=True)
+        if options.samples_per_class is not None:
+            samples = subset(targets, samples, options.samples_per_class, seed)
         if options.longtail > 1:
             assert classes is not None
             samples = long_tail(targets, samples, classes, options.longtail, seed)

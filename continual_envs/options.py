@@ -50,6 +50,8 @@ class StreamOptions:
         class_sizes: how many classes each task has; by default equally many.
         width: of a drifting stream, how long a class is around: deviation in units of
             its share of the stream.
+        samples_per_class: how many training samples each class keeps at most, drawn
+            from the seed; by default all.
         longtail: how much more samples the largest class keeps than the smallest, the
             others in between exponentially.
         blur: share of the samples of each task that comes in other tasks.
@@ -68,6 +70,7 @@ class StreamOptions:
     class_order: Sequence[int] | None = None
     class_sizes: Sequence[int] | None = None
     width: float = 0.5
+    samples_per_class: int | None = None
     longtail: float = 1.0
     blur: float = 0.0
     label_noise: float = 0.0
@@ -97,6 +100,8 @@ class StreamOptions:
             raise ValueError(
                 f"width must be a positive number up to 1e6, got {self.width!r}"
             )
+        if self.samples_per_class is not None:
+            check_count("samples_per_class", self.samples_per_class, " or None for all")
         if not is_number(self.longtail) or self.longtail < 1:
             raise ValueError(
                 f"longtail must be a number of at least 1, got {self.longtail!r}"

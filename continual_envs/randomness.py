@@ -18,6 +18,7 @@ class Purpose(enum.IntEnum):
     LONG_TAIL = 3
     LABEL_NOISE = 4
     BLUR = 5
+    SUBSET = 6
 
 
 def generator(seed: int, purpose: Purpose, number: int = 0) -> np.random.Generator:

@@ -1,5 +1,6 @@
 """Shapes of streams that change which samples come, and with which label.
 
+* :func:`subset`: no more than so many samples of each class;
 * :func:`long_tail`: classes of exponentially different sizes;
 * :func:`noisy_labels`: some samples of each class have a wrong label.
 """
@@ -13,7 +14,33 @@ from numpy.typing import NDArray
 
 from continual_envs.randomness import Purpose, generator
 
-__all__ = ["long_tail", "noisy_labels"]
+__all__ = ["long_tail", "noisy_labels", "subset"]
+
+
+def subset(
+    labels: NDArray[Any], samples: NDArray[np.int64], count: int, seed: int
+) -> NDArray[np.int64]:
+    """At most ``count`` samples of each class.
+
+    Args:
+        labels: of the whole data set.
+        samples: numbers of those to choose from.
+        count: how many to keep.
+        seed: of the samples.
+
+    Returns:
+        The numbers of the samples that are kept, in ascending order.
+
+    Example:
+        >>> labels = np.repeat([0, 1, 2], [5, 20, 40])
+        >>> np.bincount(labels[subset(labels, np.arange(65), 10, seed=0)]).tolist()
+        [5, 10, 10]
+    """
+    shuffled = generator(seed, Purpose.SUBSET).permutation(samples)
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    _, starts = np.unique(labels[by_class], return_index=True)
+    parts = np.split(by_class, starts[1:])
+    return np.sort(np.concatenate([part[:count] for part in parts]))
 
 
 def long_tail(

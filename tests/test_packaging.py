@@ -15,7 +15,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 PACKAGES = {"info_replay", "continual_envs", "agents"}
 
@@ -109,3 +110,21 @@ def test_importing_the_memory_imports_no_extra() -> None:
     heavy = "torchvision sklearn matplotlib gymnasium PIL tensorboard datasets pandas"
     assert loaded & {*heavy.split()} == set()
     assert loaded & PACKAGES == {"info_replay"}
+
+
+def test_the_wheel_has_every_file_of_the_packages() -> None:
+    data = SETTINGS["tool"]["setuptools"]["package-data"]
+    declared = {
+        path
+        for package, patterns in data.items()
+        for folder in ([*PACKAGES] if package == "*" else [package.replace(".", "/")])
+        for pattern in patterns
+        for path in (ROOT / folder).glob(pattern)
+    }
+    there = {
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert there == declared

@@ -185,6 +185,7 @@ _ALWAYS: dict[str, Any] = {
     "learner": "der++",
     "validation": False,
     "steps": None,
+    "samples_per_class": None,
     "longtail": None,
     "blur": None,
     "label_noise": None,

@@ -43,9 +43,9 @@ DATA: Registry[Callable[..., Any]] = Registry("data", "info_replay.data")
 
 # Settings that are options of a stream under the same names.
 _OPTIONS = (
-    "batch_size epochs imbalance imbalanced_task validation data_dir longtail blur "
-    "label_noise width cut tasks column test_share test_seed targets num_classes "
-    "batched standardize input_key target_key"
+    "batch_size epochs imbalance imbalanced_task validation data_dir "
+    "samples_per_class longtail blur label_noise width cut tasks column test_share "
+    "test_seed targets num_classes batched standardize input_key target_key"
 ).split()
 _USUAL = {"epochs": 1, "imbalance": 1, "validation": False}
 # The same, written as numbers with commas in between.

@@ -82,6 +82,9 @@ class ExperimentConfig(Settings):
     imbalanced_task: int | None = option(
         None, "which task that is; by the seed without it", group=_SHAPE, min=0
     )
+    samples_per_class: int | None = option(
+        None, "training samples of each class, at most", group=_SHAPE, min=1
+    )
     longtail: float | None = option(
         None,
         "how many times as many samples the largest class has as the smallest",
@@ -167,9 +170,7 @@ class ExperimentConfig(Settings):
         check=check_network,
     )
     feature: str | None = option(
-        None,
-        "layer of an own network whose output is the feature, such as avgpool",
-        group=_LEARNER,
+        None, "layer of an own network that gives the feature", group=_LEARNER
     )
     learning_rate: float = option(
         0.1, "step size of gradient descent (lr)", group=_LEARNER, min=0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import subprocess
+import zlib
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -71,7 +73,8 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
     """The rows of a sweep.
 
     Args:
-        path: the folder of the sweep, or its file of results.
+        path: the folder of the sweep, or its file of results, which may be compressed
+            (``.gz``).
 
     Raises:
         RunError: if there is no such file, or a line of it is damaged.
@@ -83,7 +86,9 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
         raise RunError(f"{path} is not the folder of a sweep: it has no {_NAME}")
     try:
         content = file.read_bytes()
-    except OSError as error:
+        if file.suffix == ".gz":
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
         raise RunError(f"cannot read {file} ({error})") from error
     if not content.endswith(b"\n") and content:
         line = content.count(b"\n") + 1

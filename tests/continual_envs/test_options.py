@@ -140,15 +140,16 @@ Y = np.arange(60) % 3
             "a stream got an unexpected keyword argument 'batchsize': what applies is "
             "batch_size, epochs, imbalance, imbalanced_task, validation, "
             "expose_task_id, cut, tasks, column, class_order, class_sizes, width, "
-            "longtail, blur, label_noise, test_share, test_seed, num_classes, targets, "
-            "standardize, task_ids, test_task_ids",
+            "samples_per_class, longtail, blur, label_noise, test_share, test_seed, "
+            "num_classes, targets, standardize, task_ids, test_task_ids",
         ),
         (
             "DriftDigits",
             {"colour": 3},
             "DriftDigits got an unexpected keyword argument 'colour': what applies is "
             "batch_size, epochs, imbalance, imbalanced_task, validation, cut, width, "
-            "longtail, blur, label_noise, task_ids, test_task_ids, data_dir",
+            "samples_per_class, longtail, blur, label_noise, task_ids, test_task_ids, "
+            "data_dir",
         ),
         (
             lambda: iter([(X[0], 1)]),
@@ -186,6 +187,7 @@ def test_the_options_of_the_documentation_are_the_defaults() -> None:
         class_order=None,
         class_sizes=None,
         width=0.5,
+        samples_per_class=None,
         longtail=1.0,
         blur=0.0,
         label_noise=0.0,

@@ -287,6 +287,27 @@ def test_the_reward_counts_the_label_that_is_told() -> None:
     assert episode.rewards == [0.0] * len(answers)
 
 
+# -- fewer samples --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 20, 140])
+def test_no_class_has_more_samples_than_asked_for(count: int) -> None:
+    everything = play(make_stream("SplitDigits", batch_size=64), 1)
+    fewer = play(make_stream("SplitDigits", batch_size=64, samples_per_class=count), 1)
+    wanted = np.minimum(np.bincount(everything.labels), count)
+    assert np.bincount(fewer.labels).tolist() == wanted.tolist()
+    kept = Counter(x.tobytes() for x in fewer.inputs)
+    assert kept <= Counter(x.tobytes() for x in everything.inputs)
+
+
+def test_the_seed_draws_the_samples_that_are_kept() -> None:
+    env = make_stream("SplitDigits", batch_size=64, samples_per_class=20)
+    first, again, other = play(env, 1), play(env, 1), play(env, 2)
+    assert first.digest == again.digest
+    kept = [{x.tobytes() for x in each.inputs} for each in (first, other)]
+    assert kept[0] != kept[1]
+
+
 # -- together -------------------------------------------------------------------------
 
 
@@ -311,7 +332,12 @@ def test_all_shapes_go_together() -> None:
 
 def test_default_values_change_nothing() -> None:
     plain = shaped()
-    for option, value in (("longtail", 1), ("blur", 0), ("label_noise", 0.0)):
+    for option, value in (
+        ("samples_per_class", 10**6),
+        ("longtail", 1),
+        ("blur", 0),
+        ("label_noise", 0.0),
+    ):
         assert shaped(**{option: value}).digest == plain.digest
 
 
@@ -319,6 +345,9 @@ def test_default_values_change_nothing() -> None:
     ("data", "options", "told"),
     [
         ("DriftDigits", {"blur": 0.1}, "blur=0.1 needs tasks.*width"),
+        ("SplitDiabetes", {"samples_per_class": 9}, "samples_per_class=9 needs classes"),
+        ("SplitDigits", {"samples_per_class": 0}, "samples_per_class .* got 0"),
+        ("SplitDigits", {"samples_per_class": 2.5}, "samples_per_class .* got 2.5"),
         ("SplitDiabetes", {"longtail": 10}, "longtail=10 needs classes"),
         ("SplitDiabetes", {"label_noise": 0.1}, "label_noise=0.1 needs classes"),
         ("Diabetes", {"cut": "drift"}, "'drift' needs classes"),
