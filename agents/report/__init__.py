@@ -4,7 +4,7 @@
 * :mod:`agents.report.statistics`, :mod:`agents.report.tables` and
   :mod:`agents.report.paper_numbers`: the numbers;
 * :mod:`agents.report.command`: the command that makes a run again;
-* :mod:`agents.report.images`: what memories hold;
+* :mod:`agents.report.images` and :mod:`agents.report.sheets`: what memories hold;
 * :mod:`agents.report.header`, :mod:`agents.report.fragments`,
   :mod:`agents.report.payload` and :mod:`agents.report.page`: the page, with style sheet
   and script from ``assets``.

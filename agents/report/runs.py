@@ -14,7 +14,7 @@ from agents.report.paper_numbers import METHODS
 from agents.runs.folder import RunError
 from agents.sweeps.results import read_rows
 
-__all__ = ["Run", "method_order", "read_runs"]
+__all__ = ["Run", "identity", "method_order", "read_runs", "runs_of_rows"]
 
 # Settings that tell cells of a table apart, or do not change what is learned.
 _NOT_A_VARIANT = ("env", "data", "imbalance", "seed", "evaluations", "threads")
@@ -75,10 +75,20 @@ def read_runs(path: str | Path) -> list[Run]:
     Raises:
         RunError: if there is no such sweep, its file is damaged, or no run is finished.
     """
-    rows = {row["key"]: row for row in read_rows(path)}
+    rows = read_rows(path)
     if not rows:
         raise RunError(f"{path} has no finished runs: run its sweep first")
-    return _with_variants(_without_repeats(_as_run(row) for row in rows.values()))
+    return runs_of_rows(rows)
+
+
+def runs_of_rows(rows: Iterable[dict[str, Any]]) -> list[Run]:
+    """The runs that rows of results tell of; see :func:`read_runs`.
+
+    Args:
+        rows: of one or several sweeps; of rows with the same key, the last counts.
+    """
+    found = {row["key"]: row for row in rows}
+    return _with_variants(_without_repeats(_as_run(row) for row in found.values()))
 
 
 def _as_run(row: dict[str, Any]) -> Run:
@@ -101,14 +111,25 @@ def _variant(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def identity(run: Run, method: str) -> str:
+    """What is the same of two runs that must give the same result.
+
+    Args:
+        run: of any place.
+        method: its name there.
+    """
+    told = (run.stream, method, run.imbalance, run.seed, _variant(run.settings))
+    return repr(told)
+
+
 def _without_repeats(runs: Iterable[Run]) -> list[Run]:
     found: dict[str, Run] = {}
     for run in runs:
-        told = (run.stream, run.method, run.imbalance, run.seed, _variant(run.settings))
-        before = found.setdefault(repr(told), run)
+        told = identity(run, run.method)
+        before = found.setdefault(told, run)
         more, fewer = (each.settings.get("evaluations", 0) for each in (run, before))
         if more > fewer:
-            found[repr(told)] = run
+            found[told] = run
     return list(found.values())
 
 

@@ -126,10 +126,11 @@ def make_callbacks(
     callbacks = [given] if isinstance(given, Callback) else [*given]
     if config.callback is not None:
         callbacks.append(CALLBACKS.get(config.callback)())
+    # Before a callback saves: a run that is resumed then does not evaluate again.
     if config.snapshots:
-        callbacks.append(KeepMemories())
+        callbacks.insert(0, KeepMemories())
     if config.update_delay is not None:
-        callbacks.insert(0, TaskStarts())  # before a callback saves
+        callbacks.insert(0, TaskStarts())
     for each in callbacks:
         told = hasattr(each, "on_step") and hasattr(each, "on_evaluation")
         if not told or isinstance(each, type):

@@ -109,7 +109,6 @@ class Replay:
         # TorchRL's buffer does not know of features; ours locks the writer meanwhile.
         ours = isinstance(memory, SelectiveReplayBuffer)
         self._feature_owner: Any = memory if ours else writer
-        self._distinct = isinstance(memory.sampler, SubsetSampler)
 
     def __len__(self) -> int:
         """Items in the memory."""
@@ -118,7 +117,8 @@ class Replay:
     @property
     def draws_all(self) -> bool:
         """Whether each draw has every item of the memory, in some order."""
-        return self._distinct and len(self.memory) <= self.batch_size
+        distinct = isinstance(self.memory.sampler, SubsetSampler)
+        return distinct and len(self.memory) <= self.batch_size
 
     def draw(self) -> Samples:
         """A draw on its own, on the learner's device."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 from torchrl.data import TensorDictReplayBuffer
 
-from agents.runs.files import replace_file
+from agents.runs.files import remove_partial_files, replace_file
 from agents.runs.folder import RunError, RunFolder
 
 __all__ = ["read_snapshots", "write_snapshot"]
 
 _FOLDER = "memories"
 _KEYS = ("observation", "target")
+# What numpy and zipfile raise for files of other bytes.
+_DAMAGES = (
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def write_snapshot(
@@ -41,6 +54,7 @@ def write_snapshot(
     path = folder.path / _FOLDER / f"{step}.npz"
     try:
         path.parent.mkdir(exist_ok=True)
+        remove_partial_files(path.parent)  # of a process that was killed here
         with replace_file(path) as file:
             file.write(content.getbuffer())
     except OSError as error:
@@ -51,14 +65,15 @@ def read_snapshots(folder: str | Path) -> dict[int, dict[str, NDArray[Any]]]:
     """The inputs and targets that were in memory at each evaluation of a run.
 
     Args:
-        folder: of a run with ``--snapshots``, or of a sweep with ``--keep``.
+        folder: of a run with ``--snapshots``, or of one in the folder ``runs`` of a
+            sweep with ``--keep``.
 
     Returns:
         By step, in order: ``observation`` and ``target`` of all items. Nothing if the
         run kept none.
 
     Raises:
-        RunError: if a file is damaged.
+        RunError: if a file is damaged, or the folder is in the home folder of nobody.
 
     Example:
         >>> import tempfile
@@ -71,10 +86,10 @@ def read_snapshots(folder: str | Path) -> dict[int, dict[str, NDArray[Any]]]:
         {2: (50,), 4: (50,)}
     """
     found = {}
-    for path in (Path(folder) / _FOLDER).glob("*.npz"):
+    for path in (RunFolder(folder).path / _FOLDER).glob("*.npz"):
         try:
             with np.load(path, allow_pickle=False) as content:
                 found[int(path.stem)] = {key: content[key] for key in _KEYS}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGES as error:
             raise RunError(f"{path} is damaged: delete it to go without") from error
     return dict(sorted(found.items()))

@@ -345,7 +345,7 @@ def test_default_values_change_nothing() -> None:
     ("data", "options", "told"),
     [
         ("DriftDigits", {"blur": 0.1}, "blur=0.1 needs tasks.*width"),
-        ("SplitDiabetes", {"samples_per_class": 9}, "samples_per_class=9 needs classes"),
+        ("SplitDiabetes", {"samples_per_class": 9}, "per_class=9 needs classes"),
         ("SplitDigits", {"samples_per_class": 0}, "samples_per_class .* got 0"),
         ("SplitDigits", {"samples_per_class": 2.5}, "samples_per_class .* got 2.5"),
         ("SplitDiabetes", {"longtail": 10}, "longtail=10 needs classes"),

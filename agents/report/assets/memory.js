@@ -1,10 +1,12 @@
 // What the memory of one run holds: a heat map of class counts, and its images.
 
-function drawCounts(box, run) {
+/* Draw the heat map; choose is called with the step of a column that was clicked.
+   Returns a function that frames the column of a step. */
+function drawCounts(box, run, choose) {
   const counts = run && run.series.counts;
   if (!counts) {
     emptyPlot(box, "This run has no class counts");
-    return;
+    return () => {};
   }
   const known = counts.map((each) => each ?? []);
   const classes = Math.max(...known.map((each) => each.length));
@@ -22,7 +24,10 @@ function drawCounts(box, run) {
       plot, `class ${label}`);
   }
   const outline = svg("rect", { y: top, width: wide, height: classes * tall, fill: "none",
-    stroke: "var(--text)", "stroke-width": 2, visibility: "hidden" });
+    stroke: "var(--soft)", "stroke-width": 2, visibility: "hidden" });
+  // Inside the column: the end of a task is at its edge.
+  const frame = svg("rect", { y: top - 1, width: Math.max(wide - 5, 1), rx: 2,
+    height: classes * tall + 1, class: "frame", visibility: "hidden" });
   const every = Math.ceil(52 / wide);
   known.forEach((column, index) => {
     const x = left + index * wide;
@@ -46,13 +51,21 @@ function drawCounts(box, run) {
         y2: top + classes * tall, stroke: "var(--vermillion)", "stroke-width": 2 }, plot);
     }
   });
-  plot.append(outline);
+  plot.append(frame, outline);
   svg("text", { x: left + (width - left - right) / 2, y: height - 6,
     "text-anchor": "middle" }, plot, "step");
   box.replaceChildren(plot);
+  const columnAt = (x) => Math.max(0, Math.min(known.length - 1, Math.floor((x - left) / wide)));
+  if (choose) {
+    plot.classList.add("clickable");
+    plot.addEventListener("click", (event) => {
+      const place = plot.getBoundingClientRect();
+      choose(run.steps[columnAt((event.clientX - place.left) * width / place.width)]);
+    });
+  }
   addTip(box, plot, known, {
     place: (index) => left + (index + 0.5) * wide,
-    nearest: (x) => Math.max(0, Math.min(known.length - 1, Math.floor((x - left) / wide))),
+    nearest: columnAt,
     scale: width,
     tell: (index) => ({ title: `step ${run.steps[index]}`, rows: tellCounts(known[index]) }),
     mark: (index) => {
@@ -60,6 +73,11 @@ function drawCounts(box, run) {
       if (index !== null) outline.setAttribute("x", left + index * wide);
     },
   });
+  return (step) => {
+    const index = run.steps.indexOf(step);
+    frame.setAttribute("visibility", index < 0 ? "hidden" : "visible");
+    frame.setAttribute("x", left + index * wide + 2);
+  };
 }
 
 function tellCounts(counts) {
@@ -72,45 +90,72 @@ function tellCounts(counts) {
   return rows.length ? rows : [{ text: "empty" }];
 }
 
-function drawImages(box, note, run, anyImages) {
+/* Where along the stream a step is, in words. */
+function tellPlace(run, step) {
+  const last = run.steps.length ? run.steps[run.steps.length - 1] : step;
+  const place = `step ${step} of ${last}`;
+  if (step === last) return `${place}, the end of the run`;
+  if (!run.ends.length) return place;
+  const ended = run.ends.filter((end) => end <= step).length;
+  return run.ends.includes(step) ? `${place}, after task ${ended}`
+    : `${place}, during task ${ended + 1}`;
+}
+
+function tellNoImages(anyImages) {
+  return anyImages
+    ? "This run has no images on this page: its memory holds vectors, its folder was not "
+      + "kept, or the page would have become too large. Choose another run."
+    : "To see what memories hold, run the sweep with --keep into a new folder (--out), "
+      + "then make this report again. Only memories of images can be shown.";
+}
+
+/* One rule for all tiles: hundreds of copies of the sheet would make the page slow. */
+function useSheet(images, size) {
+  const rule = document.getElementById("sheet")
+    ?? html("style", { id: "sheet" }, document.head);
+  const tall = size * images.height / images.width;
+  rule.textContent = `.tile { width: ${size}px; height: ${tall}px; `
+    + `background-size: ${size * images.columns}px auto; `
+    + `background-image: url(${images.sheet}); }`;
+  return (tile, number) => {
+    const x = -size * (number % images.columns);
+    const y = -tall * Math.floor(number / images.columns);
+    tile.style.backgroundPosition = `${x}px ${y}px`;
+  };
+}
+
+/* Draw the items of one snapshot, by class. */
+function drawImages(box, note, images, snapshot) {
   box.replaceChildren();
-  const images = run && run.images;
-  if (!images) {
-    note.textContent = anyImages
-      ? "This run has no images on this page: its memory holds vectors, its folder was not "
-        + "kept, or the page would have become too large. Choose another run."
-      : "To see what memories hold, run the sweep with --keep into a new folder (--out), "
-        + "then make this report again. Only memories of images can be shown.";
-    return;
-  }
-  const size = Math.max(28, Math.min(40, images.width));
+  const place = useSheet(images, Math.max(28, Math.min(40, images.width)));
+  const isNew = new Set(snapshot.new);
   const groups = new Map();
-  for (let number = 0; number < images.count; number++) {
-    const label = images.labels ? images.labels[number] : "items";
+  for (const number of snapshot.items) {
+    const label = images.labels ? `class ${images.labels[number]}` : "items";
     if (!groups.has(label)) groups.set(label, []);
     groups.get(label).push(number);
   }
-  const sheet = `url(${images.png})`;
   for (const [label, numbers] of groups) {
     const line = html("div", { className: "class" }, box);
-    const name = html("span", {}, line, images.labels ? `class ${label} ` : "items ");
+    const name = html("span", {}, line, `${label} `);
     html("small", {}, name, `\u00d7${numbers.length}`);
     const tiles = html("div", { className: "tiles" }, line);
     for (const number of numbers) {
-      const tile = html("span", { className: "tile", title: `class ${label}` }, tiles);
-      const column = number % images.columns;
-      const row = Math.floor(number / images.columns);
-      Object.assign(tile.style, {
-        width: `${size}px`,
-        height: `${size * images.height / images.width}px`,
-        backgroundImage: sheet,
-        backgroundSize: `${size * images.columns}px auto`,
-        backgroundPosition: `${-size * column}px ${
-          -size * images.height / images.width * row}px`,
-      });
+      const tile = html("span", { className: isNew.has(number) ? "tile new" : "tile",
+        title: isNew.has(number) ? `${label}, new` : label }, tiles);
+      tile.dataset.item = number;
+      place(tile, number);
     }
   }
-  note.textContent = images.count < images.total
-    ? `${images.count} of ${images.total} items, sorted by class.`
-    : `All ${images.total} items, sorted by class.`;
+  note.textContent = tellItems(images, snapshot);
+}
+
+function tellItems(images, snapshot) {
+  const count = snapshot.items.length;
+  const sorted = images.labels ? ", sorted by class" : "";
+  const amount = count < snapshot.total ? `${count} of ${snapshot.total} items${sorted}.`
+    : `All ${count} items${sorted}.`;
+  if (snapshot === images.snapshots[0]) return amount;
+  return snapshot.new.length ? `${amount} Outlined: new since the snapshot before.`
+    : `${amount} None of them is new since the snapshot before.`;
 }

@@ -30,6 +30,9 @@
       && run.imbalance === state.imbalance);
   }
 
+  const runHere = () => data.runs.find((run) => run.key === state.run);
+  const snapshots = () => runHere()?.images?.snapshots ?? [];
+
   // Choices that are not there become the first that is.
   function settle(wanted) {
     state.measure = one(wanted.measure, measures);
@@ -47,6 +50,9 @@
     state.seeds = ["mean", ...seeds.map(String)];
     state.seed = one(wanted.seed, state.seeds);
     state.run = one(wanted.run, runsHere().map((run) => run.key));
+    // A number, not a step: it means much the same in runs whose tasks end elsewhere.
+    const numbers = snapshots().slice(1).map((_, number) => String(number + 1));
+    state.snapshot = one(String(wanted.snapshot), ["last", ...numbers]);
   }
 
   function fromAddress() {
@@ -62,7 +68,8 @@
 
   function toAddress() {
     const told = new URLSearchParams();
-    for (const name of ["measure", "stream", "imbalance", "quantity", "seed", "run"]) {
+    for (const name of ["measure", "stream", "imbalance", "quantity", "seed", "run",
+      "snapshot"]) {
       if (state[name] !== undefined) told.set(name, state[name]);
     }
     if (state.methods.size < Object.keys(data.methods).length) {
@@ -201,13 +208,47 @@
         : "Tasks end at different steps in each seed: choose one to see where.");
   }
 
+  let frameStep = () => {};
+
   function renderMemory() {
-    const run = data.runs.find((each) => each.key === state.run);
-    drawCounts(at("counts"), run);
+    const run = runHere();
+    const several = snapshots().length > 1;
+    frameStep = drawCounts(at("counts"), run, several ? chooseStep : null);
     at("counts-note").textContent = run && run.series.counts
-      ? "The stronger the color, the more items. Orange lines are ends of tasks." : "";
-    drawImages(at("images"), at("images-note"), run,
-      data.runs.some((each) => each.images));
+      ? "The stronger the color, the more items. Orange lines are ends of tasks."
+        + (several ? " The framed column is the one whose items are shown below." : "") : "";
+    renderItems();
+  }
+
+  function renderItems() {
+    const known = snapshots();
+    const number = state.snapshot === "last" ? known.length : Number(state.snapshot);
+    const shown = known[number - 1];
+    at("along-items").hidden = known.length < 2;
+    at("images-title").textContent = known.length === 1 ? "Items at the end of the run"
+      : "Items in memory";
+    if (!shown) {
+      at("images").replaceChildren();
+      at("images-note").textContent = tellNoImages(data.runs.some((run) => run.images));
+      return;
+    }
+    const place = tellPlace(runHere(), shown.step);
+    Object.assign(at("snapshot"), { max: known.length, value: number });
+    at("snapshot").setAttribute("aria-valuetext", place);
+    at("snapshot-place").textContent = place;
+    drawImages(at("images"), at("images-note"), runHere().images, shown);
+    if (known.length > 1) frameStep(shown.step);
+  }
+
+  // The rest of the page stays as it is: the slider is to follow the finger.
+  function chooseSnapshot(number) {
+    settle({ ...state, snapshot: number });
+    toAddress();
+    renderItems();
+  }
+
+  function chooseStep(step) {
+    chooseSnapshot(nearest(snapshots().map((each) => each.step), step) + 1);
   }
 
   function render() {
@@ -236,6 +277,7 @@
   for (const name of ["stream", "quantity", "seed", "run"]) {
     at(name).onchange = (event) => change(name, event.target.value);
   }
+  at("snapshot").oninput = (event) => chooseSnapshot(event.target.value);
   at("paper").onchange = (event) => change("paper", event.target.checked);
   at("imbalance").onchange = (event) => change("imbalance", Number(event.target.value));
   for (const cell of document.querySelectorAll(".command")) {

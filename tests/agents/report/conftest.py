@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     named = {name: {"policy": name} for name in ("rs", "cbrs", "infors")}
     named[EVIL] = {"policy": "rs", "alpha": 0.0}
     results = ResultsFile(folder)
-    for job in make_jobs({**settings, "evaluations": 4, "methods": named}):
+    for each in make_jobs({**settings, "evaluations": 4, "methods": named}):
+        job = each.with_snapshots()
         row = run_job(job, folder / "runs" / job.key)
         assert not isinstance(row, Failure), row
         results.append({**row, "commit": "0123abcd", "versions": {"torch": "2.14.1"}})
@@ -75,6 +77,13 @@ def write_rows(folder: Path, rows: list[dict[str, Any]]) -> Path:
     for row in rows:
         results.append(row)
     return folder
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """The data in a page, as a browser reads it."""
+    _, _, rest = page.partition('<script type="application/json" id="data">')
+    found: dict[str, Any] = json.loads(rest.partition("</script>")[0])
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import pytest
 
 from agents.report.page import write_report
 from tests.agents.report.chromium import Browser
-from tests.agents.report.conftest import EVIL, make_row, write_rows
+from tests.agents.report.conftest import EVIL, data_of, make_row, write_rows
 
 LINES = "[...document.querySelectorAll('#{} [data-method]')].map(e => e.dataset.method)"
 PLOT = "document.getElementById('{}').innerHTML"
+TEXT = "document.getElementById('{}').textContent"
+SLIDER = "document.getElementById('snapshot')"
+TILES = "[...document.querySelectorAll('.tile')].map(e => e.dataset.item)"
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +174,80 @@ def test_a_sweep_without_evaluations_or_memories_says_how_to_get_them(
     assert browser.evaluate(LINES.format("against")) == ["rs", "rs"]
     assert "No evaluations" in browser.evaluate(PLOT.format("along"))
     assert "--keep" in browser.evaluate(PLOT.format("images-note"))
+    assert browser.evaluate(SLIDER + ".offsetParent === null")
+
+
+def test_the_slider_moves_along_the_stream(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    told = browser.evaluate(TEXT.format("snapshot-place"))
+    assert told.endswith("the end of the run")
+    shown = {told: browser.evaluate(TILES)}
+    browser.evaluate(SLIDER + ".focus()")
+    for _ in range(int(browser.evaluate(SLIDER + ".max")) - 1):
+        browser.press("ArrowLeft")
+        told = browser.evaluate(TEXT.format("snapshot-place"))
+        assert browser.evaluate(SLIDER + ".ariaValueText") == told
+        shown[told] = browser.evaluate(TILES)
+    run = data_of(page.read_text())["runs"][0]
+    (first, second, *_), last = run["ends"], run["steps"][-1]
+    assert f"step {first} of {last}, after task 1" in shown
+    assert f"step {second} of {last}, after task 2" in shown
+    assert any("during task 3" in told for told in shown)
+    assert len({str(tiles) for tiles in shown.values()}) == len(run["steps"]) - 1
+    assert browser.evaluate("document.activeElement.id") == "snapshot"
+    assert "snapshot=1" in browser.evaluate("location.hash")
+
+
+def test_new_items_are_outlined(browser: Browser, page: Path) -> None:
+    browser.open(page, "#snapshot=1")
+    before = browser.evaluate(TILES)
+    new = "[...document.querySelectorAll('.tile.new')].map(e => e.dataset.item)"
+    assert browser.evaluate(new) == []
+    assert "Outlined" not in browser.evaluate(TEXT.format("images-note"))
+    browser.evaluate(SLIDER + ".focus()")
+    browser.press("ArrowRight")
+    expected = [tile for tile in browser.evaluate(TILES) if tile not in before]
+    assert browser.evaluate(new) == expected != []
+    assert "Outlined: new since" in browser.evaluate(TEXT.format("images-note"))
+
+
+def test_a_click_on_the_class_counts_moves_the_slider(
+    browser: Browser, page: Path
+) -> None:
+    browser.open(page)
+    before = browser.evaluate(TILES)
+    frame = "document.querySelector('#counts .frame').getAttribute('x')"
+    place = float(browser.evaluate(frame))
+    browser.click("#counts svg")
+    assert 1 < int(browser.evaluate(SLIDER + ".value")) < 8
+    assert float(browser.evaluate(frame)) < place
+    assert browser.evaluate(TILES) != before
+
+
+def test_the_place_along_the_stream_stays(browser: Browser, page: Path) -> None:
+    browser.open(page, "#snapshot=2")
+    tiles = browser.evaluate(TILES)
+    run = browser.evaluate("document.getElementById('run').options[1].value")
+    choose(browser, "run", run)
+    assert browser.evaluate(SLIDER + ".value") == "2"
+    assert browser.evaluate(TILES) != tiles
+    tiles = browser.evaluate(TILES)
+    browser.open(page, browser.evaluate("location.hash"))
+    assert browser.evaluate(TILES) == tiles
+    browser.open(page, "#snapshot=99")
+    assert browser.evaluate(SLIDER + ".value") == browser.evaluate(SLIDER + ".max")
+
+
+def test_a_run_without_snapshots_has_no_slider(
+    browser: Browser, sweep: Path, page: Path, tmp_path: Path
+) -> None:
+    browser.open(page)
+    items = "document.querySelectorAll('.tile').length"
+    expected = browser.evaluate(items)
+    folder = shutil.copytree(sweep, tmp_path / "sweep")
+    for each in folder.glob("runs/*/memories"):
+        shutil.rmtree(each)
+    browser.open(write_report(folder))
+    assert browser.evaluate(SLIDER + ".offsetParent === null")
+    assert browser.evaluate(TEXT.format("images-title")).endswith("end of the run")
+    assert browser.evaluate(items) == expected

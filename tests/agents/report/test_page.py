@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agents.cli import main
 from agents.report.page import make_page, write_report
 from agents.report.payload import to_json
-from tests.agents.report.conftest import EVIL, make_row, write_rows
+from tests.agents.report.conftest import EVIL, data_of, make_row, write_rows
 
 
 def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -24,13 +24,6 @@ def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert line.startswith("info-replay: error: ")
     assert captured.out == ""
     return line
-
-
-def data_of(page: str) -> dict[str, object]:
-    """The data in a page, as a browser reads it."""
-    _, _, rest = page.partition('<script type="application/json" id="data">')
-    found: dict[str, object] = json.loads(rest.partition("</script>")[0])
-    return found
 
 
 def test_the_command_writes_the_page(
@@ -78,20 +71,6 @@ def test_json_in_a_page_reads_back_and_ends_no_script(text: str) -> None:
     found = to_json({text: [text]})
     assert json.loads(found) == {text: [text]}
     assert not {*"<>&\u2028\u2029"} & {*found}
-
-
-def test_memories_of_kept_runs_are_images(sweep: Path) -> None:
-    runs = data_of(make_page(sweep))["runs"]
-    assert isinstance(runs, list)
-    for run in runs:
-        images = run["images"]
-        assert images["count"] == images["total"] == len(images["labels"]) == 50
-        assert images["labels"] == sorted(images["labels"])
-        start, _, content = images["png"].partition(",")
-        assert start == "data:image/png;base64"
-        assert base64.b64decode(content).startswith(b"\x89PNG")
-        counts = [images["labels"].count(label) for label in range(10)]
-        assert counts == run["series"]["counts"][-1]
 
 
 def test_several_versions_of_the_code_are_told_clearly(tmp_path: Path) -> None:
@@ -176,3 +155,18 @@ def test_a_damaged_memory_gets_one_line(
     (folder / "runs" / "one").mkdir(parents=True)
     (folder / "runs" / "one" / "memory.pt").write_bytes(b"no memory")
     assert "memory.pt" in told(["report", str(folder)], capsys)
+
+
+@pytest.mark.parametrize("content", [b"", b"no snapshot", None])
+def test_a_damaged_snapshot_gets_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    folder = write_rows(tmp_path / "sweep", [make_row(key="one")])
+    path = folder / "runs" / "one" / "memories" / "7.npz"
+    path.parent.mkdir(parents=True)
+    if content is None:  # cut
+        np.savez(path, observation=np.zeros((9, 1, 8, 8)), target=np.zeros(9))
+        content = path.read_bytes()[:-300]
+    path.write_bytes(content)
+    line = told(["report", str(folder)], capsys)
+    assert f"{path} is damaged: delete it" in line

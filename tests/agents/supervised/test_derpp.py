@@ -12,6 +12,7 @@ import torch
 from tensordict import TensorDict
 from torch import Tensor
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+from torchrl.data.replay_buffers.samplers import RandomSampler
 
 from agents.supervised.derpp import DERPlusPlusAgent
 from agents.supervised.learner import DivergenceError
@@ -142,6 +143,144 @@ def test_each_step_makes_two_draws_that_differ() -> None:
     pairs = zip(sampler.draws[::2], sampler.draws[1::2], strict=True)
     assert sum(torch.equal(one, two) for one, two in pairs) < 2
     assert all(len(draw.unique()) == 6 for draw in sampler.draws)
+
+
+# -- draws that have the whole memory --------------------------------------------------
+
+
+def draws_of(agent: DERPlusPlusAgent, steps: int = 3) -> list[Any]:
+    """What the agent would draw next, after some steps with batches of 8."""
+    for batch in batches(steps):
+        agent.learn(*batch)
+    return agent.draw(2)
+
+
+def test_draws_that_would_both_have_all_items_are_one_and_passed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampler = RecordingSampler()
+    agent = make_agent(make_memory("rs", 20, sampler=sampler), replay_batch_size=20)
+    one, two = draws_of(agent)
+    assert one is two
+    assert sorted(one.items["index"].tolist()) == [*range(20)]
+    sampler.draws.clear()
+    sizes: list[int] = []
+    forward = agent.network.forward
+
+    def counted(inputs: Tensor) -> tuple[Tensor, Tensor]:
+        sizes.append(len(inputs))
+        return forward(inputs)
+
+    monkeypatch.setattr(agent.network, "forward", counted)
+    agent.learn(*batches(4)[3])
+    assert sizes == [8, 20]  # the batch, and the memory once
+    assert len(sampler.draws) == 1
+
+
+def with_dropout(shape: tuple[int, ...], num_outputs: int) -> FeatureNetwork:
+    layers = torch.nn.Flatten(), torch.nn.Linear(64, 20), torch.nn.Dropout()
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(20, num_outputs))
+    return FeatureNetwork.wrap(model, "2")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "chosen"),
+    [
+        (SubsetSampler, {"network": "resnet18"}),
+        (SubsetSampler, {"network": f"{__name__}:with_dropout"}),
+        (SubsetSampler, {"augmented": True}),
+        (SubsetSampler, {"replay_batch_size": 19}),
+        (RandomSampler, {}),  # with replacement
+    ],
+    ids=["batch normalization", "dropout", "augmentation", "smaller", "with repeats"],
+)
+def test_draws_that_may_differ_stay_two(
+    sampler: Callable[[], Any], chosen: dict[str, Any]
+) -> None:
+    memory = make_memory("rs", 20, sampler=sampler())
+    agent = make_agent(memory, **{"replay_batch_size": 20, **chosen})
+    one, two = draws_of(agent)
+    assert one is not two
+    assert not torch.equal(one.items["index"], two.items["index"])
+
+
+def test_another_sampler_that_the_memory_gets_later_counts() -> None:
+    memory = make_memory("rs", 20)
+    agent = make_agent(memory, replay_batch_size=20)
+    one, two = draws_of(agent)
+    assert one is two
+    memory.set_sampler(RandomSampler())
+    one, two = agent.draw(2)
+    assert one is not two
+
+
+@pytest.mark.parametrize("problem", ["classes", "numbers"])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.3, 1.0), (0.7, 0.0), (0.0, 0.5)])
+def test_the_step_is_that_of_two_draws_on_their_own(
+    problem: str, alpha: float, beta: float
+) -> None:
+    chosen = REGRESSION if problem == "numbers" else {}
+    env = "SplitDiabetes" if problem == "numbers" else "SplitDigits"
+    weights = {"alpha": alpha, "beta": beta}
+    agent = make_agent("rs", **chosen, **weights, replay_batch_size=64)
+    memory, network = make_memory("rs"), copied(agent.network)
+    num_classes = None if problem == "numbers" else 10
+    for batch in batches(8, env=env):
+        agent.learn(*batch)
+        plain_step(network, memory, batch, num_classes=num_classes, size=64, **weights)
+        torch.testing.assert_close(
+            parameters(agent), parameters(network), rtol=0, atol=1e-6
+        )
+    # In any order: the policy chose the same items with as many numbers of its own.
+    held, expected = agent.memory[:], memory[:]
+    assert torch.equal(held["observation"], expected["observation"])
+
+
+def test_gradients_are_those_of_two_passes_up_to_rounding() -> None:
+    agent = make_agent("rs", replay_batch_size=20, learning_rate=0.0)
+    draws_of(agent)
+    inputs, targets = batches(4)[3]
+    network = copied(agent.network).double()
+
+    def outputs_of(stored: Tensor) -> Tensor:
+        outputs: Tensor = network(stored.double() / 255)[1]
+        return outputs
+
+    first = agent.memory[:].clone()
+    second = first[torch.arange(20).flip(0)]  # another order, another pass
+    error = outputs_of(first["observation"]) - first["logits"]
+    again = criterion(outputs_of(second["observation"]), second["target"], 10)
+    new = criterion(outputs_of(torch.from_numpy(inputs)), torch.from_numpy(targets), 10)
+    loss = new + 0.3 * error.square().mean() + again
+    expected = torch.autograd.grad(loss, list(network.parameters()))
+    agent.learn(inputs, targets)
+    for parameter, slope in zip(agent.network.parameters(), expected, strict=True):
+        assert parameter.grad is not None
+        torch.testing.assert_close(parameter.grad.double(), slope, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+def test_after_a_draw_of_all_items_each_has_the_feature_of_its_own_pass(
+    augmented: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = make_memory("infors", 40)
+    agent = make_agent(
+        memory, replay_batch_size=40, learning_rate=0.5, augmented=augmented
+    )
+    for batch in batches(3):
+        agent.learn(*batch)
+    stale = memory[:]["feature"].clone()
+    fresh = copied(agent.network)(memory[:]["observation"] / 255)[0].detach()
+    drawn: list[Any] = []
+    draw = agent.draw
+    monkeypatch.setattr(agent, "draw", lambda n: drawn.extend(draw(n)) or drawn[-n:])
+    agent.learn(*batches(4)[3])
+    found = memory[:]["feature"][:24]
+    last = drawn[-1]
+    torch.testing.assert_close(found[last.items["index"]], last.features.detach())
+    assert (found != stale).any(1).all()
+    if not augmented:
+        torch.testing.assert_close(found, fresh)
 
 
 # -- the memory -----------------------------------------------------------------------

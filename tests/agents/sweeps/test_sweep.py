@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agents.cli import main
@@ -19,6 +20,7 @@ from agents.runs.folder import RunError, RunFolder
 from agents.supervised.callbacks import Callback, Run
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.experiment import Experiment
+from agents.supervised.snapshots import read_snapshots
 from agents.sweeps import load_results, make_jobs, run_sweep
 from agents.sweeps.results import read_rows
 
@@ -123,6 +125,29 @@ def test_a_run_in_progress_goes_on_from_its_checkpoint(
     run_sweep([job], tmp_path, keep=True)
     assert os.stat(folder / "config.json").st_mtime_ns == begun
     assert table(tmp_path)[job.key] == table(whole)[job.key]
+
+
+def test_runs_that_are_kept_have_their_memories_along_the_way(
+    whole: Path, tmp_path: Path
+) -> None:
+    jobs = make_jobs({**GRID, "policy": "rs,none", "seed": 0})
+    assert [job.with_snapshots().key for job in jobs] == [job.key for job in jobs]
+    run_sweep(jobs, tmp_path, keep=True)
+    found = table(tmp_path)
+    for job in jobs:
+        result, series = found[job.key]
+        snapshots = read_snapshots(tmp_path / "runs" / job.key)
+        if job.config.policy == "none":
+            assert snapshots == {}
+            continue
+        assert [*snapshots] == result["task_ends"]
+        assert found[job.key] == table(whole)[job.key]
+        for entry in series[1:]:  # not before the first step
+            labels = snapshots[entry["step"]]["target"]
+            counts = np.bincount(labels, minlength=10)
+            assert counts.tolist() == entry["class_counts"]
+    # Without keep, nothing stays.
+    assert not [*whole.rglob("memories")]
 
 
 def test_a_run_that_fails_is_told_of_and_stops_no_other(
