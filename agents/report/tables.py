@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -167,8 +168,12 @@ def _mark_best(cells: list[Cell]) -> None:
     if len(known) < 2:
         return  # nothing to compare with
     _, highest = max(known, key=lambda each: each[1].mean)
-    for cell, ours in known:
-        cell.best = ours.mean == highest.mean
+    # The same numbers, added up in another order, differ in rounding.
+    equal = [math.isclose(ours.mean, highest.mean) for _, ours in known]
+    if all(equal):
+        return
+    for (cell, ours), is_equal in zip(known, equal, strict=True):
+        cell.best = is_equal
         joint = joint_error(ours.error, highest.error)
         cell.close = (
             not cell.best and joint is not None and highest.mean - ours.mean <= joint

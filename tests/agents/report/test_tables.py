@@ -47,6 +47,16 @@ def test_the_best_is_marked_and_those_within_one_joint_error(tmp_path: Path) -> 
     assert page.count("\N{ALMOST EQUAL TO}</span>") == 1
 
 
+def test_equal_means_are_equally_good_whatever_their_rounding(tmp_path: Path) -> None:
+    rows = [*scores("rs", 0.1, 0.2, 0.3), *scores("cbrs", 0.3, 0.2, 0.1)]
+    table = make_table(runs_of(tmp_path, rows), "SplitMNIST", "average")
+    assert not any(cell.best for cell in table.cells.values())  # nothing is better
+    rows += scores("infors", 0.0, 0.1, 0.2)
+    table = make_table(runs_of(tmp_path, rows), "SplitMNIST", "average")
+    marks = {m: cell.best for (m, _), cell in table.cells.items()}
+    assert marks == {"rs": True, "cbrs": True, "infors": False}
+
+
 def test_methods_are_in_the_order_of_the_paper(tmp_path: Path) -> None:
     names = ["own", "infors", "gss", "rs"]
     runs = runs_of(tmp_path, [make_row(name) for name in names])

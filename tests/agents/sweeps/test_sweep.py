@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -260,6 +261,15 @@ def test_a_line_that_was_cut_is_done_again(whole: Path, tmp_path: Path) -> None:
         load_results(file.parent)
     run_sweep(make_jobs(GRID), file.parent)
     assert table(file.parent) == table(whole)
+
+
+def test_results_can_be_kept_compressed(whole: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "results.jsonl.gz"
+    packed.write_bytes(gzip.compress((whole / "results.jsonl").read_bytes()))
+    assert load_results(packed).equals(load_results(whole))
+    packed.write_bytes(packed.read_bytes()[:-40])
+    with pytest.raises(RunError, match=f"^cannot read {packed}"):
+        load_results(packed)
 
 
 @pytest.mark.parametrize("damage", ["{}", "null", '{"key": "a', "[1]"])
