@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 __all__ = [
     "CRITERIA",
     "POLICIES",
     "Registry",
+    "installed_points",
     "register_criterion",
     "register_policy",
 ]
 
 Entry = TypeVar("Entry", bound=Callable[..., Any])
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+@functools.cache
+def installed_points(group: str) -> tuple[EntryPoint, ...]:
+    """Entry points of installed packages, looked for once per process.
+
+    A look reads a file of every package, which takes 10 ms.
+
+    Args:
+        group: of the entry points.
+    """
+    return tuple(entry_points(group=group))
 
 
 class Registry(Generic[Entry]):
@@ -85,7 +99,7 @@ class Registry(Generic[Entry]):
 
     def __iter__(self) -> Iterator[str]:
         """Registered names first, then those of other packages."""
-        others = {point.name for point in entry_points(group=self.group)}
+        others = {point.name for point in installed_points(self.group)}
         return iter([*self._entries, *sorted(others - self._entries.keys())])
 
     def get(self, name: str) -> Entry:
@@ -101,7 +115,7 @@ class Registry(Generic[Entry]):
             return self._entries[name]
         if isinstance(name, str) and ":" in name:
             return self._import(name)
-        for point in entry_points(group=self.group):
+        for point in installed_points(self.group):
             if point.name == name:
                 return self._checked(name, point.load())
         known = [*self]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -376,6 +377,7 @@ def _as_object(text: str) -> dict[str, Any]:
     return found
 
 
+@functools.cache
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""
     found = {"python": platform.python_version()}

@@ -148,7 +148,7 @@ def test_a_policy_with_a_name_is_like_ours(
     else:
         point = EntryPoint("mine", f"{__name__}:MyWriter", POLICIES.group)
         monkeypatch.setattr(
-            registry, "entry_points", lambda *, group: [point] * (group == point.group)
+            registry, "installed_points", lambda group: [point] * (group == point.group)
         )
     buffer = make_replay_buffer("mine", CAPACITY, **COMMON, flavor="hot")
     assert type(buffer.writer) is MyWriter

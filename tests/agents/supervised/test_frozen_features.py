@@ -317,7 +317,7 @@ def test_a_model_of_another_package_is_found_by_its_name(
     point = EntryPoint("resnet18", f"{__name__}:body", "info_replay.models")
     found = {point.group: [point]}
     monkeypatch.setattr(
-        "info_replay.registry.entry_points", lambda group: found.get(group, [])
+        "info_replay.registry.installed_points", lambda group: found.get(group, [])
     )
     # Before torchvision's of the same name.
     assert np.load(make_features("Digits", "resnet18"))["X"].shape == (1500, 5)
