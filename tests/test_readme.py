@@ -1,4 +1,4 @@
-"""The README's example runs as it stands."""
+"""The README's example runs as it stands, and its numbers are those that are stored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+
+from agents.report.command import given_settings
+from agents.report.paper_numbers import METHODS, paper_number
+from agents.supervised.config import ExperimentConfig
+from agents.sweeps import load_results
+from agents.sweeps.results import read_rows
 
 README = Path(__file__).parent.parent / "README.md"
 CODE = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
@@ -32,3 +38,39 @@ def test_the_example_is_short_enough_to_read() -> None:
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)h][^)]*)\)", README.read_text()))
 def test_every_file_that_the_readme_links_to_is_there(link: str) -> None:
     assert (README.parent / link.partition("#")[0]).exists()
+
+
+RESULTS = README.parent / "docs" / "results" / "split_mnist.jsonl.gz"
+ROW = re.compile(r"^\| ([\w-]+) \| `([\w-]+)` \| (.*) \|$", re.MULTILINE)
+ROWS = ROW.findall(README.read_text())
+
+
+def test_every_policy_of_the_paper_has_a_row() -> None:
+    assert {policy for _, policy, _ in ROWS} == {*METHODS}
+
+
+@pytest.mark.parametrize(("method", "policy", "cells"), ROWS)
+def test_the_table_has_the_stored_results(method: str, policy: str, cells: str) -> None:
+    frame = load_results(RESULTS)
+    mine = frame[frame["method"] == method]
+    for imbalance, cell in zip((1, 3, 10, 30), cells.split(" | "), strict=True):
+        averages = 100 * mine[mine["imbalance"] == imbalance]["average"]
+        told = f"{averages.mean():.1f} ± {averages.sem():.1f}"
+        paper = paper_number("average", "SplitMNIST", policy, imbalance)
+        assert cell == (told if paper is None else f"{told} / {paper.mean:.1f}")
+
+
+@pytest.mark.parametrize(("method", "policy", "cells"), ROWS)
+def test_the_default_settings_of_a_policy_are_those_of_its_row(
+    method: str, policy: str, cells: str
+) -> None:
+    default = ExperimentConfig.preset("SplitMNIST", policy=policy)
+    rows = [row["result"] for row in read_rows(RESULTS) if row["method"] == method]
+    assert len(rows) == 40
+    for result in rows:
+        # As `train` runs it, but for where and how often it looks at itself.
+        told = given_settings(result) | {"evaluations": default.evaluations}
+        told |= {"threads": default.threads}
+        for name in ("imbalance", "seed"):
+            del told[name]
+        assert told.items() <= default.what_matters().items()
