@@ -30,13 +30,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from agents.report.comparison import compare, is_sweep
+    from agents.report.comparison import compare
+    from agents.report.places import check_place, is_sweep
 
     folders = options.folders
     if len(folders) > 1 or is_sweep(folders[0]) or options.transfers:
         more = ["backward_transfer", "forward_transfer"] if options.transfers else []
         print(compare(folders, ["average", *more]))
         return 0
+    check_place(folders[0])
     return _show_run(folders[0])
 
 

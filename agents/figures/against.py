@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agents.figures.own_runs import find_rows
+from agents.figures.pooling import check_pooled
 from agents.figures.settings import SweepFigureSettings
 from agents.figures.style import drawing, line_style
 from agents.report.statistics import Estimate, estimate
@@ -70,7 +71,7 @@ def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
         Lines of a table of what the figure shows.
 
     Raises:
-        RunError: if runs fail, or results cannot be read or written.
+        RunError: if runs fail, or results cannot be read, pooled or written.
     """
     rows = find_rows(name, settings, out)
     streams = sorted({row["result"]["stream"] for row in rows})
@@ -106,24 +107,39 @@ def group_rows(
     Returns:
         By line, in the order of rows, the estimate at each place along the axis.
 
+    Raises:
+        RunError: if runs at one place differ in more than the seed.
+
     Example:
         >>> result = {"stream": "s", "eta": 1, "average": 0.5, "metric": "accuracy"}
         >>> rows = [{"method": "RS", "result": result}]
         >>> group_rows(rows, "s", Panel("eta", "η"))["RS"][1].mean
         50.0
     """
+    here = [row for row in rows if _is_in(row, stream, panel)]
+    check_pooled(here, lambda row: _place_name(row, panel))
     values: dict[str, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
+    for row in here:
         result = row["result"]
-        fits = result["stream"] == stream and panel.method in (None, row["method"])
-        if fits and result[panel.x] is not None:
-            scale = 100 if result["metric"] == "accuracy" else 1
-            place = values[_line_name(row, panel)][result[panel.x]]
-            place.append(scale * result["average"])
+        scale = 100 if result["metric"] == "accuracy" else 1
+        place = values[_line_name(row, panel)][result[panel.x]]
+        place.append(scale * result["average"])
     return {
         line: {x: estimate(found[x]) for x in sorted(found)}
         for line, found in values.items()
     }
+
+
+def _is_in(row: Row, stream: str, panel: Panel) -> bool:
+    result = row["result"]
+    fits = result["stream"] == stream and panel.method in (None, row["method"])
+    return fits and result[panel.x] is not None
+
+
+def _place_name(row: Row, panel: Panel) -> str:
+    result = row["result"]
+    x = f"{panel.x} {result[panel.x]:g}"
+    return f"{result['stream']}, {_line_name(row, panel)}, {x}"
 
 
 def _line_name(row: Row, panel: Panel) -> str:
@@ -173,5 +189,6 @@ def _table(
     for line, estimates in found.items():
         for x, each in estimates.items():
             numbers = f"{each.mean:7.2f}  {each.low:6.2f} to {each.high:6.2f}"
-            lines.append(f"  {line:<22}{x:>8g} {numbers}  {each.seeds} seeds")
+            seeds = "1 seed" if each.seeds == 1 else f"{each.seeds} seeds"
+            lines.append(f"  {line:<22}{x:>8g} {numbers}  {seeds}")
     return lines

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agents.figures.own_runs import find_rows
+from agents.figures.pooling import check_pooled
 from agents.figures.settings import SweepFigureSettings
 from agents.figures.style import CLASS_COLORS, drawing
 
@@ -19,6 +20,8 @@ _MOST_NAMES = 10  # further tasks would fill the picture with names
 def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
     """Do the runs that have no result yet, and draw the figure.
 
+    Of results with several imbalances, those with the strongest are drawn.
+
     Args:
         name: of the figure.
         settings: of the figure.
@@ -28,9 +31,13 @@ def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
         The final accuracies.
 
     Raises:
-        RunError: if runs fail, or results cannot be read or written.
+        RunError: if runs fail, or results cannot be read or written, or it
+            is not clear which of them to draw.
     """
     rows = find_rows(name, settings, out)
+    most = max(row["result"]["imbalance"] for row in rows)
+    rows = [row for row in rows if row["result"]["imbalance"] == most]
+    check_pooled(rows, lambda row: str(row["method"]))
     # A single run of each, as in the paper: that of the lowest seed.
     rows.sort(key=lambda row: row["result"]["seed"], reverse=True)
     single = {row["method"]: row for row in rows}

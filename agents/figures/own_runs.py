@@ -7,13 +7,17 @@ from typing import Any
 
 import yaml
 
+from agents.figures.pooling import figure_name, merge_rows
 from agents.figures.settings import SweepFigureSettings, parse_numbers
 from agents.runs.folder import RunError
-from agents.sweeps.grid import make_jobs
+from agents.sweeps.grid import Job, make_jobs
 from agents.sweeps.progress import run_with_progress
 from agents.sweeps.results import read_rows
 
 __all__ = ["describe_runs", "find_rows", "own_folder"]
+
+#: Rows of results by the folder that they are from.
+Found = dict[str, list[dict[str, Any]]]
 
 _DESCRIPTIONS = Path(__file__).parent / "sweeps"
 
@@ -66,35 +70,30 @@ def find_rows(
 
     Returns:
         Rows of finished runs that did not diverge, in the order of the description's
-        methods, then by imbalance, weight of stored outputs and seed.
+        methods, then by imbalance, weight of stored outputs and seed. Of own runs,
+        exactly those that the settings ask for.
 
     Raises:
-        RunError: if there are no results of these methods, they are damaged, or a run
-            failed.
+        RunError: if there are no results of these methods, they are damaged, two
+            folders have different ones of the same run, or a run failed.
         ValueError: if the settings cannot be run.
     """
     described = describe_runs(name, settings)
+    methods = [*described["methods"]]
     if settings.results is None:
-        folder = own_folder(out)
-        report = run_with_progress(make_jobs(described), folder, mixed=settings.mixed)
-        for reason, log in report.failed.values():
-            raise RunError(f"a run failed: {reason} ({log})")
-        folders = [str(folder)]
+        found = _own_rows(make_jobs(described), settings, own_folder(out))
     else:
         folders = [part.strip() for part in settings.results.split(",")]
-    rows = [row for folder in folders for row in read_rows(folder)]
-    wanted = [
-        row
-        for row in {row["key"]: row for row in rows}.values()
-        if row["method"] in described["methods"]
-        and row["result"].get("average") is not None
-    ]
+        found = {folder: read_rows(folder) for folder in folders}
+    merged = merge_rows(
+        {folder: _of_methods(rows, methods) for folder, rows in found.items()}
+    )
+    wanted = [row for row in merged if row["result"]["average"] is not None]
     if not wanted:
         raise RunError(
-            f"{', '.join(folders)}: no finished run of a method of this figure "
-            f"({', '.join(described['methods'])})"
+            f"{', '.join(found)}: no finished run of a method of this figure "
+            f"({', '.join(methods)}); {_methods_text(found)}"
         )
-    methods = [*described["methods"]]
 
     def place(row: dict[str, Any]) -> tuple[Any, ...]:
         its = row["result"]
@@ -102,3 +101,29 @@ def find_rows(
         return order, its["imbalance"], its["alpha"], its["seed"]
 
     return sorted(wanted, key=place)
+
+
+def _own_rows(jobs: list[Job], settings: SweepFigureSettings, folder: Path) -> Found:
+    """Do the runs that have no result yet; the folder may have others as well."""
+    report = run_with_progress(
+        jobs, folder, mixed=settings.mixed, workers=settings.workers
+    )
+    for reason, log in report.failed.values():
+        raise RunError(f"a run failed: {reason} ({log})")
+    keys = {job.key for job in jobs}
+    return {str(folder): [row for row in read_rows(folder) if row["key"] in keys]}
+
+
+def _of_methods(rows: list[dict[str, Any]], methods: list[str]) -> list[dict[str, Any]]:
+    """Supervised runs of some methods, with the names that the figure has for them."""
+    named = [
+        {**row, "method": figure_name(row)}
+        for row in rows
+        if {"average", "stream"} <= row["result"].keys()
+    ]
+    return [row for row in named if row["method"] in methods]
+
+
+def _methods_text(found: Found) -> str:
+    there = dict.fromkeys(str(row["method"]) for rows in found.values() for row in rows)
+    return f"found {', '.join(there)}" if there else "found no method at all"

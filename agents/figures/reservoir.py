@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from agents.figures.own_runs import find_rows
+from agents.figures.pooling import check_pooled
 from agents.figures.settings import SweepFigureSettings
 from agents.figures.style import COLORS, drawing, line_style
 from agents.report.statistics import estimate
@@ -33,13 +34,23 @@ def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
         Lines that say what the figure shows.
 
     Raises:
-        RunError: if runs fail, or results cannot be read or written.
+        RunError: if runs fail, or results cannot be read, pooled or written.
     """
     rows = find_rows(name, settings, out)
-    with drawing(out, 1, 2, (8.4, 3.4)) as (_, axes):
+    check_pooled(rows, _place_name)
+    with drawing(out, 1, 2, (10, 3.4)) as (figure, axes):
         lines = _draw_counts(axes[0, 0], [r for r in rows if r["method"] == _COUNT])
         others = [row for row in rows if row["method"] != _COUNT]
-        return lines + _draw_variances(axes[0, 1], others)
+        lines += _draw_variances(axes[0, 1], others)
+        # Lines may be anywhere in the panel.
+        handles, labels = axes[0, 1].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center")
+    return lines
+
+
+def _place_name(row: dict[str, Any]) -> str:
+    along = "imbalanced_task" if row["method"] == _COUNT else "imbalance"
+    return f"{row['method']}, {along} {row['result'][along]}"
 
 
 def _draw_counts(axis: Any, rows: list[dict[str, Any]]) -> list[str]:
@@ -60,9 +71,9 @@ def _draw_counts(axis: Any, rows: list[dict[str, Any]]) -> list[str]:
         axis.plot(
             [0, longest], [0, longest * size / 1000], "--", color="#111111", label="RS"
         )
+        axis.legend(title="ten times as often", loc="upper left")
     axis.set_xlabel("step")
     axis.set_ylabel("reservoir count (thousands)")
-    axis.legend(title="ten times as often", loc="upper left")
     return lines
 
 
@@ -70,21 +81,22 @@ def _draw_variances(axis: Any, rows: list[dict[str, Any]]) -> list[str]:
     lines = ["variance of the class counts in memory, mean and 95 % interval"]
     ticks = sorted({row["result"]["imbalance"] for row in rows})
     for number, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
-        found = []
-        for imbalance in ticks:
+        found = {}
+        for place, imbalance in enumerate(ticks):
             values = [
                 row["result"]["memory"]["class_variance"]
                 for row in rows
                 if (row["method"], row["result"]["imbalance"]) == (method, imbalance)
             ]
-            found.append(estimate(values))
-            each = found[-1]
+            if not values:
+                continue
+            each = found[place] = estimate(values)
             numbers = f"{each.mean:8.1f}  {each.low:6.1f} to {each.high:6.1f}"
             lines.append(f"  {method:<10} r = {imbalance:<3}{numbers}")
-        means = np.array([each.mean for each in found])
-        ends = np.array([(each.low, each.high) for each in found]).T
+        means = np.array([each.mean for each in found.values()])
+        ends = np.array([(each.low, each.high) for each in found.values()]).T
         axis.errorbar(
-            range(len(ticks)),
+            [*found],
             means,
             yerr=np.abs(ends - means),
             markersize=4.5,
@@ -95,5 +107,4 @@ def _draw_variances(axis: Any, rows: list[dict[str, Any]]) -> list[str]:
     axis.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
     axis.set_xlabel("imbalance r")
     axis.set_ylabel("class variance of the memory")
-    axis.legend(loc="upper left")
     return lines

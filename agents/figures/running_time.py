@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from agents.figures.own_runs import find_rows
+from agents.figures.pooling import check_pooled
 from agents.figures.settings import SweepFigureSettings
 from agents.figures.style import COLORS, drawing
 from agents.report.statistics import estimate
@@ -31,11 +33,12 @@ def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
         Lines of a table of what the figure shows.
 
     Raises:
-        RunError: if runs fail, or results cannot be read or written.
+        RunError: if runs fail, or results cannot be read, pooled or written.
     """
     rows = find_rows(name, settings, out)
     most = max(row["result"]["imbalance"] for row in rows)
     rows = [row for row in rows if row["result"]["imbalance"] == most]
+    check_pooled(rows, _place_name, ignored=("evaluations",))  # threads take time
     streams = sorted({row["result"]["stream"] for row in rows})
     lines = [
         f"seconds per run at r = {most}: learning, memory, both with 95 % interval"
@@ -72,3 +75,7 @@ def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center")
     return lines
+
+
+def _place_name(row: dict[str, Any]) -> str:
+    return f"{row['result']['stream']}, {row['method']}"

@@ -181,10 +181,32 @@ class SweepFigureSettings(Settings):
         matters=False,
     )
     env: str | None = option(
-        None, "stream of its own runs", choices="continual_envs:BENCHMARKS"
+        None,
+        "stream of its own runs (SplitMNIST)",
+        choices="continual_envs:BENCHMARKS",
     )
-    seeds: str | None = option(None, "of its own runs", check=_check_seeds)
-    epochs: int | None = option(None, "n_e of its own runs", min=1)
+    seeds: str | None = option(
+        None,
+        "of its own runs (0-4; 0-9 of imbalance, greedy and timing; 0 of evolution)",
+        check=_check_seeds,
+    )
+    epochs: int | None = option(
+        None, "n_e of its own runs (that of the stream's preset; 1 of MNIST's)", min=1
+    )
+    workers: int | None = option(
+        None, "runs at a time (one for each core)", min=1, matters=False
+    )
     mixed: bool = option(
         False, "go on with results of another version of the code", matters=False
     )
+
+    def __post_init__(self) -> None:
+        """Refuse settings of own runs where there are none."""
+        super().__post_init__()
+        for name in ("env", "seeds", "epochs"):
+            value = getattr(self, name)
+            if self.results is not None and value is not None:
+                raise ValueError(
+                    f"{name} is of a figure's own runs, so results and {name} cannot "
+                    f"both be given, got {name}={value!r}"
+                )

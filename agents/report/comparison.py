@@ -8,31 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from agents.report.fragments import agreement_text
-from agents.report.runs import Run, identity, runs_of_rows
+from agents.report.paper_numbers import differences_text
+from agents.report.places import check_place, is_sweep
+from agents.report.runs import (
+    WRONG_VALUES,
+    Run,
+    finished_rows,
+    identity,
+    runs_of_rows,
+    wrong_line,
+)
 from agents.report.tables import MEASURES, Cell, Table, make_table
 from agents.runs.folder import RunError, RunFolder
-from agents.sweeps.results import read_rows
 
-__all__ = ["compare", "format_table", "is_sweep"]
+__all__ = ["compare", "format_table"]
 
 Rows = list[dict[str, Any]]
-
-
-def is_sweep(path: str | Path) -> bool:
-    """Whether a path is the folder of a sweep, or its file of results.
-
-    Args:
-        path: of a run or of a sweep.
-
-    Raises:
-        RunError: if it cannot be looked at.
-    """
-    found = RunFolder(path).path
-    try:
-        is_file = found.name.endswith((".jsonl", ".jsonl.gz")) and found.is_file()
-        return is_file or (found / "results.jsonl").is_file()
-    except OSError as error:
-        raise RunError(f"cannot read {path} ({error.strerror})") from error
 
 
 def compare(paths: Sequence[str | Path], measures: Iterable[str] = ("average",)) -> str:
@@ -68,28 +59,26 @@ def _tables(runs: Sequence[Run], measures: Iterable[str]) -> list[Table]:
 
 def _rows_of(path: str | Path) -> Rows:
     """What a path has, all of which can be used."""
-    rows = read_rows(path) if is_sweep(path) else [_row_of_run(path)]
-    if not rows:
-        raise RunError(f"{path} has no finished runs: run its sweep first")
+    several = is_sweep(path)
+    rows = finished_rows(path) if several else [_row_of_run(path)]
     try:
-        runs = runs_of_rows(rows)
-        _tables(runs, MEASURES)
-        _versions_text(runs)
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise RunError(f"the results in {path} are not those of runs") from error
+        _use(rows)
+    except WRONG_VALUES as error:
+        where = wrong_line(rows, _use) if several else ""
+        raise RunError(f"the results in {path} are not those of runs{where}") from error
     return rows
+
+
+def _use(rows: Rows) -> None:
+    """Fails with rows that are not those of runs."""
+    runs = runs_of_rows(rows)
+    _tables(runs, MEASURES)
+    _versions_text(runs)
 
 
 def _row_of_run(path: str | Path) -> dict[str, Any]:
     folder = RunFolder(path)
-    if not folder.path.exists():
-        raise RunError(f"there is no run or sweep {path}")
+    check_place(path)
     result = folder.read("result.json")
     if "policy" not in result or "stream" not in result:
         raise RunError(
@@ -145,7 +134,7 @@ def format_table(table: Table) -> str:
         f"| {' | '.join(row)} |" for row in zip(*map(_padded, columns), strict=True)
     ]
     unit = " in per cent" if table.percent else ""
-    title = f"{_plain(table.stream)}, {_plain(table.title).lower()}{unit}"
+    title = f"{_plain(table.benchmark)}, {_plain(table.title).lower()}{unit}"
     return "\n".join([f"{title}{_of_seeds(table.usual_count)}:", "", *lines])
 
 
@@ -209,8 +198,10 @@ def _legend(tables: Sequence[Table]) -> Iterator[str]:
         fixed: dict[str, Any] = {}
         for table in tables:
             fixed |= table.differences
-        told = ", ".join(f"{name} = {value}" for name, value in fixed.items())
-        yield f"The paper's numbers are left out where its settings differ: {told}."
+        yield (
+            "The paper's numbers are left out where settings differ from the paper's "
+            f"({differences_text(fixed)})."
+        )
 
 
 def _versions_text(runs: Sequence[Run]) -> str:

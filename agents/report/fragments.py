@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from agents.report.paper_numbers import TABLES
+from agents.report.paper_numbers import TABLES, differences_text
 from agents.report.runs import Run
 from agents.report.tables import Cell, Table, agreement
 
@@ -130,10 +130,9 @@ def _note(table: Table) -> str:
             "standard errors, ! where it is more than two."
         )
         if table.differences:
-            told = ", ".join(f"{k} = {v}" for k, v in table.differences.items())
             words.append(
                 "Cells without a difference were measured in another setting than the "
-                f"paper's ({told})."
+                f"paper's ({differences_text(table.differences)})."
             )
     text = escape(" ".join(words))
     summary = agreement_text([table])
@@ -195,7 +194,13 @@ def settings_html(runs: Sequence[Run], stream: str) -> str:
             for m in methods
         )
         lines.append(f"<tr><th scope=row><code>{name}</code></th>{cells}</tr>")
-    found = '<p class="note">All methods have the same settings.</p>'
+    policies = {run.policy for run in of_stream}
+    same_settings = (
+        "Apart from the policy, all methods have the same settings."
+        if len(policies) > 1
+        else "All methods have the same settings."
+    )
+    found = f'<p class="note">{same_settings}</p>'
     if lines:
         heads = "".join(f"<th scope=col>{escape(method)}</th>" for method in methods)
         found = (

@@ -91,7 +91,10 @@ def format_numbers(numbers: Iterable[int]) -> str:
 def _counted(counts: Counter[str]) -> str:
     if len(counts) == 1:
         return next(iter(counts))
-    return ", ".join(f"{name} ({count} runs)" for name, count in counts.items())
+    return ", ".join(
+        f"{name} ({count} {'run' if count == 1 else 'runs'})"
+        for name, count in counts.items()
+    )
 
 
 def _versions(runs: Sequence[Run]) -> str:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from agents.report.command import train_command
 from agents.report.fragments import runs_html, settings_html, table_html, times_html
 from agents.report.header import header_html
 from agents.report.images import memory_images
 from agents.report.payload import make_payload, to_json
-from agents.report.runs import read_runs
+from agents.report.places import check_place, is_sweep
+from agents.report.runs import (
+    WRONG_VALUES,
+    Run,
+    finished_rows,
+    runs_of_rows,
+    wrong_line,
+)
 from agents.report.tables import MEASURES, Table, make_table
 from agents.runs.files import replace_file
 from agents.runs.folder import RunError
@@ -66,28 +75,42 @@ def make_page(folder: str | Path) -> str:
         RunError: if there is no such sweep, it is damaged or has no finished runs.
     """
     path = Path(folder).expanduser().absolute()
+    if not path.is_file() and not is_sweep(path):
+        check_place(path)
+    rows = finished_rows(path)
+
+    def use(some: list[dict[str, Any]]) -> None:
+        _make_parts(path, runs_of_rows(some), {})
+
     try:
-        return _make_page(path)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        # Rows of JSON, but with values of other types or none.
-        text = f"{type(error).__name__} {' '.join(str(error).split())}"
-        raise RunError(
-            f"the rows of {path} are not those of a sweep: {text}"
-        ) from error
+        runs = runs_of_rows(rows)
+        parts = _make_parts(path, runs, memory_images(_place(path), runs))
+    except WRONG_VALUES as error:  # rows of JSON, but with values of other types
+        where = wrong_line(rows, use)
+        raise RunError(f"the rows of {path} are not those of a sweep{where}") from error
+    # In one pass: what is put in is not looked at again.
+    return re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], _asset("page.html"))
 
 
-def _make_page(path: Path) -> str:
-    runs = read_runs(path)
-    place = path if path.is_dir() else path.parent
+def _place(path: Path) -> Path:
+    """The folder of a sweep that may be given as its file of results."""
+    return path if path.is_dir() else path.parent
+
+
+def _make_parts(
+    path: Path, runs: Sequence[Run], images: Mapping[str, Any]
+) -> dict[str, str]:
+    """What the page is made of, by the name of its place in it."""
+    place = _place(path)
     streams = list(dict.fromkeys(run.stream for run in runs))
     tables = [
         make_table(runs, stream, measure) for measure in MEASURES for stream in streams
     ]
     commands = {run.key: train_command(run.settings) for run in runs}
-    payload = make_payload(runs, tables, memory_images(place, runs))
+    payload = make_payload(runs, tables, images)
     script = "\n".join(_asset(name) for name in _SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    parts = {
+    return {
         "title": escape(f"{place.name}: sweep report"),
         "name": escape(place.name),
         "policy": f"'sha256-{digest}'",
@@ -100,8 +123,6 @@ def _make_page(path: Path) -> str:
         "data": to_json(payload),
         "script": script,
     }
-    # In one pass: what is put in is not looked at again.
-    return re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], _asset("page.html"))
 
 
 def _asset(name: str) -> str:
@@ -113,6 +134,8 @@ def _tables_html(tables: list[Table]) -> str:
     found = []
     for measure, title in MEASURES.items():
         shown = [t for t in tables if t.measure == measure and not t.is_empty]
+        if measure == "average" and not all(table.percent for table in shown):
+            title = "Score"  # of several kinds
         if shown:
             body = _by_stream({_heading(table): table_html(table) for table in shown})
             found.append(
@@ -124,7 +147,9 @@ def _tables_html(tables: list[Table]) -> str:
 
 
 def _heading(table: Table) -> str:
-    return table.stream if table.percent else f"{table.stream}: {table.title.lower()}"
+    if table.percent and table.title in MEASURES.values():
+        return table.stream
+    return f"{table.benchmark}: {table.title.lower()}"
 
 
 def _by_stream(parts: dict[str, str]) -> str:

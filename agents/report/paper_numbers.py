@@ -20,6 +20,7 @@ __all__ = [
     "TABLES",
     "PaperNumber",
     "differences_from_paper",
+    "differences_text",
     "paper_number",
 ]
 
@@ -242,3 +243,19 @@ def differences_from_paper(stream: str, settings: Mapping[str, Any]) -> dict[str
         for name, value in expected.items()
         if settings.get(name, value) != value
     }
+
+
+def differences_text(differences: Mapping[str, Any]) -> str:
+    """What :func:`differences_from_paper` returns, in words.
+
+    Args:
+        differences: the paper's values by the name of the setting.
+
+    Example:
+        >>> differences_text({"capacity": 100, "steps": None})
+        'capacity = 100, steps not set'
+    """
+    return ", ".join(
+        f"{name} not set" if value is None else f"{name} = {value}"
+        for name, value in differences.items()
+    )

@@ -136,7 +136,8 @@ def quantities(run: Run) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {"steps": [event["step"] for event in events]}
     scores = [_scores(event, unit) for event in events]
     num_tasks = max(map(len, scores), default=0)
-    if num_tasks:
+    # A run that diverged has neither a metric nor ends of tasks.
+    if num_tasks and not run.diverged:
         begun = [1 + sum(end < event["step"] for end in ends) for event in events]
         found["all"] = [_mean(each) for each in scores]
         found["seen"] = [_mean(s[:n]) for s, n in zip(scores, begun, strict=True)]
@@ -165,9 +166,11 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _curves(runs: Sequence[Run]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Means over seeds by imbalance, quantity and method."""
+    """Means over seeds that did not diverge by imbalance, quantity and method."""
     groups: dict[tuple[int, str], list[dict[str, list[Any]]]] = {}
     for run in runs:
+        if run.diverged:
+            continue
         groups.setdefault((run.imbalance, run.method), []).append(quantities(run))
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for (imbalance, method), known in groups.items():

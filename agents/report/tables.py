@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,7 @@ class Table:
 
     Attributes:
         stream: its name.
+        benchmark: its name without a word on held-out data.
         measure: a name of :data:`MEASURES`.
         title: what the measure is called on this stream.
         percent: whether numbers are percent.
@@ -73,6 +74,7 @@ class Table:
     """
 
     stream: str
+    benchmark: str
     measure: str
     title: str
     percent: bool
@@ -125,17 +127,14 @@ def make_table(runs: Iterable[Run], stream: str, measure: str) -> Table:
     for imbalance in imbalances:
         _mark_best([cells[method, imbalance] for method in methods])
     counts = Counter(cell.ours.seeds for cell in cells.values() if cell.ours)
-    title = MEASURES[measure]
-    if measure == "average" and not percent:
-        title = next(str(run.result.get("metric", "score")) for run in of_stream)
-        title = title[:1].upper() + title[1:]
     differences: dict[str, Any] = {}
     for run in of_stream:
         differences |= differences_from_paper(stream, run.settings)
     return Table(
         stream,
+        of_stream[0].benchmark,
         measure,
-        title,
+        _title(of_stream, measure),
         percent,
         methods,
         imbalances,
@@ -143,6 +142,19 @@ def make_table(runs: Iterable[Run], stream: str, measure: str) -> Table:
         max(counts, key=lambda count: (counts[count], count), default=0),
         differences,
     )
+
+
+def _title(runs: Sequence[Run], measure: str) -> str:
+    """What a measure is called on a stream, from its runs."""
+    title = MEASURES[measure]
+    if measure == "average":
+        # A run that diverged has no metric.
+        known = (str(run.result["metric"]) for run in runs if run.result.get("metric"))
+        title = next(known, "score")
+        title = title[:1].upper() + title[1:]
+    # Prequential scores are of what comes along the stream, before it is learned.
+    held_out = measure != "prequential" and runs[0].held_out
+    return f"{title} on held-out data" if held_out else title
 
 
 def _cell(runs: list[Run], measure: str, unit: float) -> Cell:

@@ -189,8 +189,9 @@
     const score = !["reservoir", "variance"].includes(state.quantity);
     at("along-title").textContent = `Along the stream, r = ${state.imbalance}`;
     const lines = alongLines();
-    const known = state.seed === "mean"
-      ? runsHere().map((run) => run.ends) : lines.map((line) => line.ends);
+    // Of a run that diverged, nobody knows where its tasks would have ended.
+    const known = (state.seed === "mean" ? runsHere() : lines)
+      .map((each) => each.ends).filter((ends) => ends.length);
     // At imbalance, each seed has its tasks end elsewhere.
     const same = known.every((each) => String(each) === String(known[0]));
     drawLines(at("along"), lines, {

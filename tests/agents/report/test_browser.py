@@ -177,6 +177,21 @@ def test_a_sweep_without_evaluations_or_memories_says_how_to_get_them(
     assert browser.evaluate(SLIDER + ".offsetParent === null")
 
 
+def test_ends_of_tasks_are_drawn_though_a_run_diverged(
+    browser: Browser, tmp_path: Path
+) -> None:
+    events = [{"step": n, "scores": [0.5, 0.7]} for n in (4, 8)]
+    rows = [make_row("rs", seed, task_ends=[4, 8]) for seed in range(2)]
+    rows.append(make_row("rs", 2, None, diverged_at_step=7))
+    del rows[-1]["result"]["metric"]
+    rows = [{**row, "evaluations": events} for row in rows]
+    browser.open(write_report(write_rows(tmp_path / "sweep", rows)))
+    assert browser.evaluate("document.querySelectorAll('#along .end').length") == 1
+    assert browser.evaluate(TEXT.format("along-note")).endswith(
+        "Dotted lines are ends of tasks."
+    )
+
+
 def test_the_slider_moves_along_the_stream(browser: Browser, page: Path) -> None:
     browser.open(page)
     told = browser.evaluate(TEXT.format("snapshot-place"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from pathlib import Path
@@ -13,10 +12,11 @@ import pytest
 from agents.cli import main
 from agents.q_learning.experiment import DQNExperiment
 from agents.report.comparison import compare
-from agents.runs.folder import RunError, RunFolder
+from agents.runs.folder import RunFolder
 from agents.sweeps.results import read_rows
 from tests.agents.q_learning.helpers import small as small_dqn
 from tests.agents.report.conftest import EVIL, make_row, write_rows
+from tests.agents.report.test_bad_input import contents
 from tests.agents.report.test_tables import PAPER_RS, scores
 from tests.agents.supervised.helpers import finish, small
 from tests.agents.test_cli import told
@@ -48,10 +48,6 @@ def cells(text: str) -> dict[str, list[str]]:
 
 def percent(path: Path, measure: str = "average") -> float:
     return 100 * float(RunFolder(path).read("result.json")[measure])
-
-
-def contents(path: Path) -> dict[Path, bytes]:
-    return {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
 # -- tables ---------------------------------------------------------------------------
@@ -101,8 +97,37 @@ def test_where_the_paper_has_other_settings_its_number_is_left_out(
     found = compare([write_rows(tmp_path / "sweep", rows)])
     assert cells(found)["rs"] == ["81.0 ± 1.0"]
     assert found.endswith(
-        "The paper's numbers are left out where its settings differ: capacity = 100."
+        "The paper's numbers are left out where settings differ from the paper's "
+        "(capacity = 100)."
     )
+    rows = scores("rs", 0.80, 0.82, **{**PAPER_RS, "steps": 9})
+    found = compare([write_rows(tmp_path / "short", rows)])
+    assert found.endswith("differ from the paper's (steps not set).")
+
+
+def test_scores_on_held_out_data_are_told_and_do_not_compete(tmp_path: Path) -> None:
+    rows = [*scores("rs", 0.50, 0.52), *scores("infors", 0.60, 0.62)]
+    rows += scores("rs", 0.90, 0.92, validation=True)
+    rows += scores("cbrs", 0.80, 0.82, validation=True)
+    found = compare([write_rows(tmp_path / "both", rows)])
+    test, held_out = found.split("SplitMNIST, ")[1:]
+    assert test.startswith("accuracy in per cent, mean")
+    assert held_out.startswith("accuracy on held-out data in per cent, mean")
+    assert cells(test)["infors"][0].startswith("**61.0 ± 1.0**")
+    assert {*cells(test)} == {"method", "rs", "infors"}
+    # The paper's numbers are on test data.
+    assert cells(held_out)["rs"] == ["**91.0 ± 1.0**"]
+    assert cells(held_out)["cbrs"] == ["81.0 ± 1.0"]
+    # The folder of a tuning's grid has nothing else.
+    grid = compare([write_rows(tmp_path / "grid", rows[4:])])
+    assert grid.startswith("SplitMNIST, accuracy on held-out data in per cent, mean")
+
+
+def test_one_seed_has_no_standard_error(tmp_path: Path) -> None:
+    rows = [*scores("rs", 0.5, stream="x"), *scores("infors", 0.6, stream="x")]
+    found = compare([write_rows(tmp_path / "sweep", rows)])
+    assert found.startswith("x, accuracy in per cent, one seed:\n")
+    assert "±" not in found
 
 
 def test_columns_are_aligned(sweep: Path) -> None:
@@ -324,82 +349,6 @@ def test_a_run_alone_is_still_printed_and_drawn(
     assert word in found
 
 
-# -- bad input ------------------------------------------------------------------------
-
-
-def not_a_run(path: Path) -> str:
-    path.mkdir()
-    (path / "thesis.tex").write_text("words")
-    return r"bad/result\.json is missing: this is not a finished run"
-
-
-def not_finished(path: Path) -> str:
-    folder = RunFolder(path)
-    folder.create(small(policy="rs"))
-    folder.release()
-    return r"bad/result\.json is missing: this is not a finished run"
-
-
-def not_there(path: Path) -> str:
-    return "there is no run or sweep .*bad$"
-
-
-def without_runs(path: Path) -> str:
-    write_rows(path, [])
-    (path / "results.jsonl").touch()
-    return "bad has no finished runs: run its sweep first"
-
-
-def cut(path: Path) -> str:
-    write_rows(path, [make_row(), make_row("infors")])
-    content = (path / "results.jsonl").read_bytes()
-    (path / "results.jsonl").write_bytes(content[:-40])
-    return "results.jsonl is cut short in line 2: run its sweep again"
-
-
-def damaged(path: Path) -> str:
-    write_rows(path, [make_row(), {"key": "k"}])
-    return "results.jsonl is damaged: line 2 is not a result of a run"
-
-
-def damaged_run(path: Path) -> str:
-    path.mkdir()
-    (path / "result.json").write_text('{"policy": "rs"')
-    return r"result\.json is damaged"
-
-
-def a_file_of_words(path: Path) -> str:
-    path.write_text("words\n")
-    return r"cannot read .*bad/result\.json"
-
-
-BAD = (
-    not_a_run,
-    not_finished,
-    not_there,
-    without_runs,
-    cut,
-    damaged,
-    damaged_run,
-    a_file_of_words,
-)
-
-
-@pytest.mark.parametrize("order", ["first", "last"])
-@pytest.mark.parametrize("make", BAD, ids=lambda make: make.__name__)
-def test_a_path_that_cannot_be_compared_gets_one_line_and_nothing_changes(
-    make: Any, order: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good = write_rows(tmp_path / "good", [make_row()])
-    expected = make(tmp_path / "bad")
-    before = contents(tmp_path)
-    paths = [good, tmp_path / "bad"][:: 1 if order == "last" else -1]
-    with pytest.raises(RunError, match=expected) as error:
-        compare(paths)
-    assert told(["show", *map(str, paths)], capsys).endswith(str(error.value))
-    assert contents(tmp_path) == before
-
-
 def test_a_run_of_q_learning_cannot_be_compared(
     runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -410,48 +359,3 @@ def test_a_run_of_q_learning_cannot_be_compared(
             "dqn cannot be compared: it is not a run of 'info-replay train'"
         )
     assert contents(runs["dqn"]) == before
-
-
-@pytest.mark.parametrize("path", ["~nobody123/x", "x" * 300])
-def test_a_path_that_cannot_be_looked_at_gets_one_line(
-    path: str, sweep: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for paths in ([path], [path, str(sweep)], [str(sweep), path]):
-        assert path in told(["show", *paths], capsys)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"seed": "zero"},
-        {"imbalance": None},
-        {"imbalance": 1e400},
-        {"imbalance": 10, "imbalanced_task": 1, "first": 3},
-        {"evaluations": None},
-    ],
-    ids=str,
-)
-def test_values_of_wrong_types_get_one_line_that_names_the_place(
-    change: dict[str, Any], tmp_path: Path
-) -> None:
-    good = write_rows(tmp_path / "good", [make_row()])
-    rows = [make_row("rs", n, key=f"k{n}") for n in range(2)]
-    rows.append(make_row("rs", 1, key="k2"))
-    for row in rows[1:]:
-        row["result"].update(change)
-    bad = write_rows(tmp_path / "bad", rows)
-    with pytest.raises(RunError, match=f"^the results in {bad} are not those of runs"):
-        compare([good, bad])
-
-
-@pytest.mark.parametrize(
-    "change", [{"versions": ["torch"]}, {"commit": {}}, {"method": None}], ids=str
-)
-def test_rows_without_sense_get_one_line(change: Any, tmp_path: Path) -> None:
-    row = {**make_row(), **change}
-    if change.get("method", 1) is None:
-        del row["method"]
-    bad = write_rows(tmp_path / "bad", [row, make_row("infors")])
-    with pytest.raises(RunError, match="bad are not those of runs"):
-        compare([bad])
-    assert json.loads((bad / "results.jsonl").read_text().splitlines()[0]) == row

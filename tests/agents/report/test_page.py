@@ -76,10 +76,33 @@ def test_json_in_a_page_reads_back_and_ends_no_script(text: str) -> None:
 def test_several_versions_of_the_code_are_told_clearly(tmp_path: Path) -> None:
     rows = [make_row("rs", 0), make_row("rs", 1, commit="4567ef-changed")]
     page = make_page(write_rows(tmp_path / "sweep", rows))
-    assert "made by 2 versions of the code: 0123abcd (1 runs), 4567ef-changed" in page
+    assert "made by 2 versions of the code: 0123abcd (1 run), 4567ef-changed" in page
     assert "changes that were not committed" in page
     one = make_page(write_rows(tmp_path / "one", rows[:1]))
     assert 'class="warning">These' not in one
+
+
+def test_tabs_do_not_call_errors_accuracies(tmp_path: Path) -> None:
+    error = {"stream": "SplitDiabetes", "metric": "negative squared error"}
+    rows = [make_row("rs", 0), make_row("rs", 0, -0.25, **error)]
+    both = make_page(write_rows(tmp_path / "both", rows))
+    assert 'data-measure="average" data-title="Score"' in both
+    assert "<h3>SplitDiabetes: negative squared error</h3>" in both
+    one = make_page(write_rows(tmp_path / "one", rows[:1]))
+    assert 'data-measure="average" data-title="Accuracy"' in one
+
+
+def test_held_out_and_test_data_have_tables_of_their_own(tmp_path: Path) -> None:
+    rows = [
+        *(make_row(name, 0, 0.5 + n / 10) for n, name in enumerate(("rs", "cbrs"))),
+        make_row("rs", 0, 0.9, validation=True),
+    ]
+    page = make_page(write_rows(tmp_path / "sweep", rows))
+    assert "<h3>SplitMNIST</h3>" in page
+    assert "<h3>SplitMNIST: accuracy on held-out data</h3>" in page
+    assert "<strong>60.00</strong>" in page
+    assert "<strong>90.00</strong>" not in page
+    assert [*data_of(page)["streams"]] == ["SplitMNIST", "SplitMNIST (held-out)"]
 
 
 def test_failed_runs_are_told(tmp_path: Path) -> None:
@@ -96,7 +119,7 @@ def test_a_folder_that_is_not_a_sweep_gets_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "is not the folder of a sweep" in told(["report", str(tmp_path)], capsys)
-    assert "is not the folder" in told(["report", str(tmp_path / "gone")], capsys)
+    assert "gone does not exist" in told(["report", str(tmp_path / "gone")], capsys)
     assert [*tmp_path.iterdir()] == []
 
 
@@ -122,14 +145,18 @@ def test_a_cut_or_damaged_file_gets_one_line(
         {"evaluations": [{"step": 1, "scores": "many"}]},
         {"seconds": [1]},
         {"versions": 3},
+        {"result": {**make_row()["result"], "average": "high"}},
+        {"result": {**make_row()["result"], "average": "high", "seed": None}},
+        {"result": {**make_row()["result"], "imbalance": 1e400}},
     ],
     ids=str,
 )
 def test_rows_of_something_else_get_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, object]
 ) -> None:
-    folder = write_rows(tmp_path / "sweep", [{**make_row(), **change}])
-    assert "are not those of a sweep" in told(["report", str(folder)], capsys)
+    rows = [make_row("infors"), {**make_row(), **change}]
+    line = told(["report", str(write_rows(tmp_path / "sweep", rows))], capsys)
+    assert line.endswith("sweep are not those of a sweep: see line 2")
 
 
 def test_a_sweep_without_finished_runs_gets_one_line(

@@ -128,6 +128,14 @@ def test_one_name_with_two_settings_becomes_two_methods(tmp_path: Path) -> None:
     assert table.methods == ["rs alpha=0.3", "rs alpha=1.0"]
 
 
+def test_variants_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    values = [100, 20, 1e-05, None, 500, -3]
+    runs = runs_of(tmp_path, [make_row("rs", 0, gamma=value) for value in values])
+    table = make_table(runs, "SplitMNIST", "average")
+    told = [None, -3, 1e-05, 20, 100, 500]
+    assert table.methods == [f"rs gamma={value}" for value in told]
+
+
 def test_settings_that_were_tuned_at_each_imbalance_are_one_method(
     tmp_path: Path,
 ) -> None:
@@ -154,6 +162,16 @@ def test_numbers_of_regression_are_in_their_own_unit(tmp_path: Path) -> None:
     assert "\N{MINUS SIGN}0.3000 \N{PLUS-MINUS SIGN} 0.0500" in table_html(table)
 
 
+def test_a_run_that_diverged_does_not_change_the_title(tmp_path: Path) -> None:
+    rows = [
+        make_row("rs", 0, None, diverged_at_step=7),
+        make_row("rs", 1, -0.25, metric="negative squared error"),
+    ]
+    del rows[0]["result"]["metric"]  # it was never measured
+    table = make_table(runs_of(tmp_path, rows), "SplitMNIST", "average")
+    assert table.title == "Negative squared error"
+
+
 def test_times_are_means_of_each_part(tmp_path: Path) -> None:
     page = times_html(runs_of(tmp_path, scores("rs", 0.5, 0.6)), "SplitMNIST")
     assert "<td>1.00 s</td><td>0.50 s</td><td>0.00 s</td><td>1.50 s</td>" in page
@@ -174,6 +192,29 @@ def test_curves_have_what_the_evaluations_have(sweep: Path) -> None:
         assert found["task 3"][place] == pytest.approx(100 * event["scores"][2])
         assert found["reservoir"][place] == event["reservoir_count"]
         assert found["variance"][place] == event["class_variance"]
+
+
+def test_runs_that_diverged_are_not_in_the_curves(tmp_path: Path) -> None:
+    events = [{"step": n, "scores": [0.5, 0.7], "reservoir_count": n} for n in (4, 8)]
+    good = make_row("rs", 0, task_ends=[4, 8])
+    lost = make_row("rs", 1, None, diverged_at_step=7)
+    del lost["result"]["metric"]  # it was never measured
+    rows = [{**good, "evaluations": events}, {**lost, "evaluations": events[:1]}]
+    runs = runs_of(tmp_path, rows)
+    table = make_table(runs, "SplitMNIST", "average")
+    curves = make_payload(runs, [table], {})["streams"]["SplitMNIST"]["curves"]["1"]
+    assert curves["all"]["rs"][:2] == [[4, 8], [60, 60]]
+    assert curves["reservoir"]["rs"][:2] == [[4, 8], [4, 8]]
+    assert {*quantities(runs[1])} == {"steps", "reservoir"}
+
+
+def test_settings_that_do_not_differ_are_told_in_a_sentence(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path, [make_row("rs"), make_row("infors")])
+    text = settings_html(runs, "SplitMNIST")
+    assert "Apart from the policy, all methods have the same settings." in text
+    assert ">All methods have the same settings." in settings_html(
+        runs[:1], "SplitMNIST"
+    )
 
 
 def test_no_two_methods_look_alike(tmp_path: Path) -> None:
