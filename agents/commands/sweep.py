@@ -78,11 +78,11 @@ def run(options: argparse.Namespace) -> int:
         check_choice("engine", options.engine, _ENGINES)
         if options.workers is not None and options.workers < 1:
             raise ValueError(f"workers must be at least 1, got {options.workers}")
-        description = _description(options)
-        jobs = _jobs(description, options.tuned)
+        jobs = _jobs(options)
+        folder = options.out or f"sweeps/{_name(options, jobs)}"
+        _check_folder(folder)
     except (ValueError, TypeError, OSError) as error:
         raise WrongOption(str(error)) from error
-    folder = options.out or f"sweeps/{_name(options, jobs)}"
     print(f"sweep folder: {folder}", file=sys.stderr)
     try:
         report = _run(jobs, folder, options)
@@ -93,24 +93,32 @@ def run(options: argparse.Namespace) -> int:
     for reason, log in report.failed.values():
         print(f"failed: {reason} ({log})", file=sys.stderr)
     print(f"{report.finished} of {report.total} runs finished: {folder}/results.jsonl")
+    if report.finished:
+        print(f"see it: {shlex.join(['info-replay', 'show', folder])}")
     return 1 if report.failed else 0
 
 
-def _jobs(description: dict[str, Any], file: str | None) -> list[Job]:
+def _jobs(options: argparse.Namespace) -> list[Job]:
     """The runs; says which of them have no tuned settings though there is a file."""
     from agents.sweeps import make_jobs
 
-    if file is None:
-        return make_jobs(description)
+    given = chosen_settings(options, ExperimentConfig)
+    if options.file is None and not given:
+        raise ValueError("give a file, or values of options: --policy rs,infors")
+    description = {} if options.file is None else _read_description(options.file)
+    if options.tuned is None:
+        return make_jobs(description, given=given)
     from agents.sweeps.tuning_file import load_tuned
 
-    tuned = load_tuned(file)
-    jobs = make_jobs(description, tuned)
+    tuned = load_tuned(options.tuned)
+    jobs = make_jobs(description, tuned, given=given)
     configs = [job.config for job in jobs]
     keys = {(each.stream, each.policy, each.imbalance) for each in configs}
     if not keys & tuned.keys():
         known = "; ".join(f"{s}, {p}, imbalance {r}" for s, p, r in sorted(tuned))
-        raise ValueError(f"{file} has no settings for this sweep, only for {known}")
+        raise ValueError(
+            f"{options.tuned} has no settings for this sweep, only for {known}"
+        )
     for stream, policy, imbalance in sorted(keys - tuned.keys()):
         print(
             f"not tuned, so with its preset: {stream}, {policy}, imbalance {imbalance}",
@@ -119,27 +127,30 @@ def _jobs(description: dict[str, Any], file: str | None) -> list[Job]:
     return jobs
 
 
-def _description(options: argparse.Namespace) -> dict[str, Any]:
-    """What the file says, and the command line, which wins."""
-    given = chosen_settings(options, ExperimentConfig)
-    if options.file is None:
-        if not given:
-            raise ValueError("give a file, or values of options: --policy rs,infors")
-        return given
-    import yaml
+def _read_description(name: str) -> dict[str, Any]:
+    """What a file says, or one of the paper's."""
+    from agents.sweeps.values import did_you_mean
+    from agents.sweeps.yaml_file import read_yaml
 
-    try:
-        found = yaml.safe_load(_PAPER.get(options.file, Path(options.file)).read_text())
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {options.file}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"{options.file} is not YAML: {text}") from error
+    path = _PAPER.get(name, Path(name).expanduser())
+    if not path.exists():
+        hint = did_you_mean(Path(name).stem, _PAPER)
+        known = f"the paper's are {', '.join(_PAPER)}"
+        raise ValueError(f"there is no file {name}; {known}{hint}")
+    found = read_yaml(path)
     if not isinstance(found, dict):
+        raise ValueError(f"{name} must have names and values, got {found!r:.80}")
+    return found
+
+
+def _check_folder(folder: str) -> None:
+    """Refuse to add runs to those of a tuning."""
+    from agents.sweeps.tuning_file import is_in_tuning
+
+    if is_in_tuning(folder):
         raise ValueError(
-            f"{options.file} must have names and values, got {found!r:.80}"
+            f"{folder} is in the folder of a tuning: give another one (--out)"
         )
-    return {**found, **given}
 
 
 def _name(options: argparse.Namespace, jobs: list[Job]) -> str:

@@ -6,8 +6,8 @@ import argparse
 import dataclasses
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.commands.errors import WrongOption
@@ -16,7 +16,7 @@ from agents.settings import check_choice
 from agents.supervised.config import ExperimentConfig
 
 if TYPE_CHECKING:
-    from agents.sweeps import Job, SweepReport
+    from agents.sweeps import SweepReport
     from agents.sweeps.tuning import TuneReport
     from agents.sweeps.tuning_cases import Case
 
@@ -33,7 +33,8 @@ interrupted goes on with the same command.
   info-replay tune --env SplitMNIST --policy rs,infors --imbalance 1,10 --test 0-9
   info-replay tune --policy infogs --method optuna --trials 30
 
-Optuna tries a part of the grid that looks good, and stops bad settings early."""
+Optuna tries a part of the grid that looks good, and stops bad settings early; it runs
+on this machine only, not on Ray."""
 _ENGINES, _METHODS = ("local", "ray"), ("grid", "optuna")
 # Options of a tuning, or what it decides itself; "--test" means seeds here.
 _NOT_FIXED = ("env", "data", "policy", "imbalance", "seed", "validation", "test")
@@ -104,17 +105,24 @@ def run(options: argparse.Namespace) -> int:
     check_test_seeds(cases, test_seeds)
     streams = "-".join(dict.fromkeys(case.stream for case in cases))
     folder = options.out or f"tuning/{streams}"
+    if options.engine == "ray" and not Path(folder).expanduser().exists():
+        _pool(options)(Path(folder)).check()  # before a folder is made
     print(f"tuning folder: {folder}", file=sys.stderr)
     command = shlex.join(["info-replay", *sys.argv[1:]])
     try:
         report = _tune(cases, folder, options, command)
-        _tell(report, folder)
+        _tell(report)
+        if report.chosen:
+            print(f"use them: {_sweep_command(cases, report, folder, test_seeds)}")
         failed = dict(report.failed)
         if test_seeds and report.chosen:
             tested = _test(cases, folder, test_seeds, options)
             failed.update(tested.failed)
             done = f"{tested.finished} of {tested.total} test runs finished"
             print(f"{done}: {folder}/test/results.jsonl")
+            if tested.finished:
+                show = shlex.join(["info-replay", "show", f"{folder}/test"])
+                print(f"see it: {show}")
     except KeyboardInterrupt:
         print(f"interrupted; to go on: {command}", file=sys.stderr)
         raise
@@ -148,9 +156,9 @@ def _check(options: argparse.Namespace) -> None:
 
 def _cases(options: argparse.Namespace) -> tuple[list[Case], list[int]]:
     """What is tuned, and the seeds of the test."""
-    from agents.sweeps.grid import parse_values
     from agents.sweeps.tuning_cases import make_cases
     from agents.sweeps.tuning_grid import PAPER_GRIDS, read_grids
+    from agents.sweeps.values import parse_values
 
     names = {field.name for field in dataclasses.fields(ExperimentConfig)} - {"test"}
     given = {name: value for name, value in vars(options).items() if name in names}
@@ -169,13 +177,14 @@ def _tune(
 ) -> TuneReport:
     from tqdm import tqdm
 
+    from agents.sweeps.progress import show_progress
     from agents.sweeps.tuning import tune
     from agents.sweeps.tuning_optuna import tune_with_optuna
 
     common: dict[str, Any] = {"command": command, "mixed": options.mixed}
     common["workers"] = options.workers
     if options.method == "grid":
-        with _run_progress() as progress:
+        with show_progress() as progress:
             return tune(
                 cases, folder, make_pool=_pool(options), progress=progress, **common
             )
@@ -202,9 +211,10 @@ def _tune(
 def _test(
     cases: list[Case], folder: str, seeds: list[int], options: argparse.Namespace
 ) -> SweepReport:
+    from agents.sweeps.progress import show_progress
     from agents.sweeps.tuning import run_tests
 
-    with _run_progress() as progress:
+    with show_progress() as progress:
         return run_tests(
             cases,
             folder,
@@ -224,29 +234,7 @@ def _pool(options: argparse.Namespace) -> Any:
     return RayPool
 
 
-@contextmanager
-def _run_progress() -> Iterator[Any]:
-    """A bar of runs."""
-    from tqdm import tqdm
-
-    # Not shown at once: an error may come first.
-    with tqdm(unit="run", smoothing=0, delay=0.1) as bar:
-
-        def progress(job: Job | None, report: SweepReport) -> None:
-            done = report.finished + len(report.failed)
-            bar.total = report.total
-            if job is None:
-                bar.initial = bar.n = done
-                bar.refresh()
-                return
-            if report.failed:
-                bar.set_postfix_str(f"{len(report.failed)} failed", refresh=False)
-            bar.update(done - bar.n)
-
-        yield progress
-
-
-def _tell(report: TuneReport, folder: str) -> None:
+def _tell(report: TuneReport) -> None:
     for entry in report.chosen:
         settings = " ".join(f"{k}={v}" for k, v in entry["settings"].items())
         tried = f"{entry['settings_tried']} of {entry['settings_in_grid']} settings"
@@ -254,7 +242,32 @@ def _tell(report: TuneReport, folder: str) -> None:
             f"{entry['stream']}, {entry['policy']}, imbalance {entry['imbalance']}: "
             f"{entry['mean']:.4f} ± {entry['standard_error']:.4f} ({tried}): {settings}"
         )
-    if report.chosen:
-        print(f"use them: info-replay sweep --tuned {folder}/tuned.json")
-    else:
+    if not report.chosen:
         print("no setting was chosen: runs failed", file=sys.stderr)
+
+
+def _sweep_command(
+    cases: list[Case], report: TuneReport, folder: str, test_seeds: list[int]
+) -> str:
+    """The sweep that has the chosen settings, with seeds that are not the tuning's."""
+    chosen = {(e["stream"], e["policy"], e["imbalance"]): e for e in report.chosen}
+    used = [case for case in cases if case.key in chosen]
+    case, known = used[0], chosen[used[0].key]["fixed"]
+    first = 0 if min(case.seeds) > 9 else max(case.seeds) + 1
+    options = {
+        case.source[0]: _joined(each.source[1] for each in used),
+        "policy": _joined(each.policy for each in used),
+        "imbalance": _joined(each.imbalance for each in used),
+        "seed": _joined(test_seeds) or f"{first}-{first + 9}",
+        # What the file does not say: where to compute, say.
+        **{k: str(v) for k, v in case.fixed.items() if k not in known},
+        "tuned": f"{folder}/tuned.json",
+    }
+    words = ["info-replay", "sweep"]
+    for name, value in options.items():
+        words += [f"--{name.replace('_', '-')}", value]
+    return shlex.join(words)
+
+
+def _joined(values: Iterable[object]) -> str:
+    return ",".join(dict.fromkeys(map(str, values)))

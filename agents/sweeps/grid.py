@@ -6,20 +6,17 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import typing
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from agents.supervised.config import ExperimentConfig
+from agents.sweeps.values import MOST_RUNS, check_setting, parse_values
 
-__all__ = ["Job", "Tuned", "make_jobs", "parse_values"]
+__all__ = ["Job", "Tuned", "make_jobs"]
 
 #: Settings that tell runs of one method apart, not methods.
 _NOT_A_METHOD = ("seed", "imbalance", "env", "data")
-_FIELDS = {field.name: field for field in dataclasses.fields(ExperimentConfig)}
-_HINTS = typing.get_type_hints(ExperimentConfig)
-# Their values are lists with commas themselves.
-_WITH_COMMAS = ("class_order", "class_sizes", "image_size", "input_key", "metrics")
 
 #: Settings that were tuned, by stream, policy and imbalance.
 Tuned = Mapping[tuple[str, str, int], Mapping[str, Any]]
@@ -49,7 +46,12 @@ class Job:
         return dataclasses.replace(self, config=config)
 
 
-def make_jobs(description: Mapping[str, Any], tuned: Tuned | None = None) -> list[Job]:
+def make_jobs(
+    description: Mapping[str, Any],
+    tuned: Tuned | None = None,
+    *,
+    given: Mapping[str, Any] | None = None,
+) -> list[Job]:
     """The runs of a sweep: all combinations of all values.
 
     Args:
@@ -58,19 +60,54 @@ def make_jobs(description: Mapping[str, Any], tuned: Tuned | None = None) -> lis
             the name of each method, which win over those outside; of a list of
             settings, each counts by itself.
         tuned: settings that were tuned, which win over the preset's only.
+        given: values that win over the description: those outside of methods are
+            replaced. Of a method's own seeds, imbalances and streams, only those that
+            are given are left; no other setting may be both given and a method's own.
 
     Returns:
         The runs; those that are likely to take long come first.
 
     Raises:
-        ValueError: if a name or a value is wrong, or there is no run at all.
+        ValueError: if a name or a value is wrong, or there are no runs at all or too
+            many.
 
     Example:
         >>> grid = {"env": "SplitDigits", "policy": "rs,infors", "seed": "0-2"}
         >>> jobs = make_jobs(grid)
         >>> len(jobs), jobs[0].method, jobs[0].config.seed
         (6, 'rs', 0)
+        >>> len(make_jobs(grid, given={"seed": 7}))
+        2
     """
+    common, parts = _read_description(description)
+    chosen = {name: parse_values(name, value) for name, value in (given or {}).items()}
+    _check_conflicts(parts, chosen)
+    grids = []
+    for name, part in parts:
+        own = {each: parse_values(each, value) for each, value in part.items()}
+        values = {**common, **chosen, **own}
+        for each in chosen.keys() & own.keys():
+            wanted = {*chosen[each]}
+            values[each] = [value for value in own[each] if value in wanted]
+        grids.append((name, values))
+    total = sum(math.prod(map(len, values.values())) for _, values in grids)
+    if not total:
+        told = ", ".join(f"{each}={_short(chosen[each])}" for each in chosen)
+        raise ValueError(f"no run is left with {told}: methods have other values")
+    if total > MOST_RUNS:
+        raise ValueError(f"a sweep has at most {MOST_RUNS} runs, got {total}")
+    jobs = {
+        job.key: job
+        for name, values in grids
+        for job in _expand(name, values, tuned or {})
+    }
+    return sorted(jobs.values(), key=lambda job: -_length(job.config))
+
+
+def _read_description(
+    description: Mapping[str, Any],
+) -> tuple[dict[str, list[Any]], list[tuple[str, Mapping[str, Any]]]]:
+    """Values for all methods; and each method's name and own settings."""
     if not isinstance(description, Mapping):
         raise ValueError(
             f"a sweep is described by names and values, got {description!r:.80}"
@@ -81,18 +118,37 @@ def make_jobs(description: Mapping[str, Any], tuned: Tuned | None = None) -> lis
         raise ValueError(
             f"methods must be settings by the name of each method, got {methods!r:.80}"
         )
-    jobs: dict[str, Job] = {}
+    parts: list[tuple[str, Mapping[str, Any]]] = []
     for name, settings in methods.items():
         for part in settings if isinstance(settings, list) else [settings]:
             if not isinstance(part, Mapping):
                 raise ValueError(
                     f"method {name!r} must have settings by name, got {part!r:.80}"
                 )
-            for job in _expand(str(name), {**common, **part}, tuned or {}):
-                jobs[job.key] = job
-    if not jobs:
+            parts.append((str(name), part))
+    if not parts:
         raise ValueError("this sweep has no runs")
-    return sorted(jobs.values(), key=lambda job: -_length(job.config))
+    for name in common:
+        check_setting(name, ("methods",))
+    return {name: parse_values(name, value) for name, value in common.items()}, parts
+
+
+def _check_conflicts(
+    parts: Iterable[tuple[str, Mapping[str, Any]]], chosen: Collection[str]
+) -> None:
+    """Refuse a setting that is given though methods have their own values of it."""
+    for name in chosen:
+        if name in _NOT_A_METHOD:
+            continue
+        if own := dict.fromkeys(method for method, part in parts if name in part):
+            raise ValueError(
+                f"{name} is given, but these methods have their own: {'; '.join(own)}"
+            )
+
+
+def _short(values: list[Any]) -> str:
+    text = ",".join(map(str, values[:4]))
+    return text if len(values) <= 4 else f"{text},..."
 
 
 def _length(config: ExperimentConfig) -> float:
@@ -100,9 +156,8 @@ def _length(config: ExperimentConfig) -> float:
     return config.imbalance * config.epochs
 
 
-def _expand(name: str, settings: dict[str, Any], tuned: Tuned) -> Iterator[Job]:
+def _expand(name: str, values: dict[str, list[Any]], tuned: Tuned) -> Iterator[Job]:
     """All runs of one method."""
-    values = {each: parse_values(each, value) for each, value in settings.items()}
     varied = [
         each
         for each, found in values.items()
@@ -126,75 +181,3 @@ def _config(env: str | None, chosen: dict[str, Any], tuned: Tuned) -> Experiment
     if found is None:
         return config
     return ExperimentConfig.preset(env, **{**found, **chosen})
-
-
-def parse_values(name: str, given: Any) -> list[Any]:
-    """The values of a setting.
-
-    Args:
-        name: of the setting.
-        given: one value or a list of them; text is read, ``"none"`` too.
-
-    Returns:
-        At least one value, each only once.
-
-    Raises:
-        ValueError: naming the setting, if there is none of the name or no value.
-
-    Example:
-        >>> parse_values("seed", "0-2,7"), parse_values("decay", "none,0.99")
-        ([0, 1, 2, 7], [None, 0.99])
-    """
-    if name not in _FIELDS:
-        known = ", ".join(_FIELDS)
-        raise ValueError(
-            f"{name!r} is not a setting: expected methods or any of {known}"
-        )
-    parts: Iterable[Any] = given if isinstance(given, list | tuple) else [given]
-    found: list[Any] = []
-    for part in parts:
-        for value in _read(name, part):
-            if value not in found:
-                found.append(value)
-    if not found:
-        raise ValueError(f"{name} must have at least one value, got {given!r}")
-    return found
-
-
-def _read(name: str, given: Any) -> Iterator[Any]:
-    """The values that one piece of text, or anything else, stands for."""
-    if not isinstance(given, str):
-        yield given
-        return
-    hint = _HINTS[name]
-    kinds = typing.get_args(hint) or (hint,)
-    pieces = [given] if name in _WITH_COMMAS else given.split(",")
-    for piece in map(str.strip, pieces):
-        if not piece:
-            continue
-        if str in kinds:
-            yield piece
-        elif piece.lower() == "none" and type(None) in kinds:
-            yield None
-        else:
-            yield from _numbers(name, piece, kinds[0])
-
-
-def _numbers(name: str, piece: str, kind: type) -> Iterator[Any]:
-    if kind is bool:
-        flags = {"true": True, "yes": True, "false": False, "no": False}
-        if piece.lower() not in flags:
-            raise ValueError(f"{name} must be true or false, got {piece!r}")
-        yield flags[piece.lower()]
-        return
-    first, dash, last = piece.partition("-")
-    if kind is int and dash and first.isdigit() and last.isdigit():
-        if int(first) > int(last):
-            raise ValueError(f"{name} must go up, got {piece!r}")
-        yield from range(int(first), int(last) + 1)
-        return
-    try:
-        yield kind(piece)
-    except ValueError:
-        words = "a whole number" if kind is int else "a number"
-        raise ValueError(f"{name} must be {words}, got {piece!r}") from None

@@ -1,7 +1,10 @@
-"""A sweep with a bar of its progress: :func:`run_with_progress`."""
+"""A bar of how far a sweep is: :func:`show_progress`, :func:`run_with_progress`."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,43 @@ from tqdm import tqdm
 from agents.sweeps.grid import Job
 from agents.sweeps.sweep import SweepReport, run_sweep
 
-__all__ = ["run_with_progress"]
+__all__ = ["run_with_progress", "show_progress"]
+
+
+@contextlib.contextmanager
+def show_progress() -> Iterator[Callable[[Job | None, SweepReport], None]]:
+    """Show how far a sweep is, once it is known that its runs can be done.
+
+    Yields:
+        What a sweep tells of each run that is over, and of none at the beginning.
+    """
+    with contextlib.ExitStack() as stack:
+        bars: list[Any] = []
+
+        def progress(job: Job | None, report: SweepReport) -> None:
+            done = report.finished + len(report.failed)
+            if not bars:
+                _tell_not_kept(report)
+                bar = tqdm(total=report.total, initial=done, unit="run", smoothing=0)
+                bars.append(stack.enter_context(bar))
+            (bar,) = bars
+            if report.failed:
+                bar.set_postfix_str(f"{len(report.failed)} failed", refresh=False)
+            bar.update(done - bar.n)
+
+        yield progress
+
+
+def _tell_not_kept(report: SweepReport) -> None:
+    if count := report.not_kept:
+        runs, folders = f"{count} runs were", "their folders are"
+        if count == 1:
+            runs, folders = "1 run was", "its folder is"
+        print(
+            f"{runs} finished without --keep: {folders} gone; give another folder "
+            "(--out) to have them",
+            file=sys.stderr,
+        )
 
 
 def run_with_progress(
@@ -26,16 +65,5 @@ def run_with_progress(
     Returns:
         What happened.
     """
-    with tqdm(total=len(jobs), unit="run", smoothing=0) as bar:
-
-        def progress(job: Job | None, report: SweepReport) -> None:
-            done = report.finished + len(report.failed)
-            if job is None:
-                bar.initial = bar.n = done
-                bar.refresh()
-                return
-            if report.failed:
-                bar.set_postfix_str(f"{len(report.failed)} failed", refresh=False)
-            bar.update(done - bar.n)
-
+    with show_progress() as progress:
         return run_sweep(jobs, folder, progress=progress, **options)

@@ -94,6 +94,14 @@ class RayPool:
         self._next_check = 0.0
         self._is_warned = False
 
+    def check(self) -> None:
+        """Refuse a cluster that does not answer.
+
+        Raises:
+            RunError: naming it.
+        """
+        _check_address()
+
     def run(
         self, jobs: Iterable[Job]
     ) -> Iterator[tuple[Job, dict[str, Any] | Failure]]:

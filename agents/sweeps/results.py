@@ -62,8 +62,7 @@ class ResultsFile:
         if not self.path.exists():
             return []
         content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        rows = _parse(self.path, content[:whole])
+        rows, whole = _parse(self.path, content)
         if whole < len(content):
             cut_file(self.path, whole)
         return rows
@@ -90,27 +89,36 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise RunError(f"cannot read {file} ({error})") from error
-    if not content.endswith(b"\n") and content:
-        line = content.count(b"\n") + 1
+    rows, whole = _parse(file, content)
+    if whole < len(content):
         raise RunError(
-            f"{file} is cut short in line {line}: run its sweep again, which goes on"
+            f"{file} is cut short in line {len(rows) + 1}: run its sweep again, which "
+            "goes on"
         )
-    return _parse(file, content)
+    return rows
 
 
-def _parse(path: Path, content: bytes) -> list[dict[str, Any]]:
+def _parse(path: Path, content: bytes) -> tuple[list[dict[str, Any]], int]:
+    """All whole rows, and where they end: the last one may have been cut."""
+    whole = content.rfind(b"\n") + 1
     rows = []
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(content[:whole].splitlines(), 1):
         try:
             row = json.loads(line)
             if not isinstance(row["result"], dict) or not isinstance(row["key"], str):
                 raise TypeError
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise RunError(
-                f"{path} is damaged: line {number} is not a result of a run"
-            ) from None
+            raise _damaged(path, number) from None
         rows.append(row)
-    return rows
+    # A machine that loses power may leave zeros.
+    rest = content[whole:].rstrip(b"\0")
+    if rest and not rest.startswith(b"{"):
+        raise _damaged(path, len(rows) + 1)
+    return rows, whole
+
+
+def _damaged(path: Path, line: int) -> RunError:
+    return RunError(f"{path} is damaged: line {line} is not a result of a run")
 
 
 def load_results(path: str | Path) -> pandas.DataFrame:

@@ -38,11 +38,14 @@ class SweepReport:
         total: runs of the sweep.
         finished: of these, how many have a result.
         failed: reasons and logs of the others, by run.
+        not_kept: runs whose folders should be there, but were not kept by the sweep
+            that did them.
     """
 
     total: int
     finished: int = 0
     failed: dict[str, tuple[str, Path]] = field(default_factory=dict)
+    not_kept: int = 0
 
 
 def run_sweep(
@@ -79,8 +82,8 @@ def run_sweep(
 
     Raises:
         RunError: if another sweep is at work in the folder, its results are damaged, or
-            they are of another version, or the pool cannot keep folders of runs;
-            nothing is changed then.
+            they are of another version, or the pool cannot be reached, or not keep
+            folders of runs; nothing is changed then.
     """
     path = Path(folder).expanduser().absolute()
     stack = contextlib.ExitStack()
@@ -92,6 +95,8 @@ def run_sweep(
         pool = make_pool(path, workers)
     if keep and not getattr(pool, "keeps_folders", True):
         raise RunError("folders of runs on other machines cannot be kept (--keep)")
+    if not path.exists():
+        _check_pool(pool)
     _make_folder(path)
     with stack, _alone(path):
         results, version = ResultsFile(path), code_version()
@@ -100,9 +105,13 @@ def run_sweep(
             _check_version(path, rows, version)
         done = {row["key"] for row in rows}
         waiting = [job for job in jobs if job.key not in done]
+        report = SweepReport(len(jobs), len(jobs) - len(waiting))
         if keep:
             waiting = [job.with_snapshots() for job in waiting]
-        report = SweepReport(len(jobs), len(jobs) - len(waiting))
+            over = [run_folder(path, job) for job in jobs if job.key in done]
+            report.not_kept = sum(not each.exists() for each in over)
+        if waiting:
+            _check_pool(pool)
         if progress is not None:
             progress(None, report)
         for job, answer in pool.run(waiting):
@@ -118,6 +127,13 @@ def run_sweep(
             if progress is not None:
                 progress(job, report)
         return report
+
+
+def _check_pool(pool: Pool) -> None:
+    """Refuse a pool that says that it cannot do runs."""
+    check = getattr(pool, "check", None)
+    if check is not None:
+        check()
 
 
 def _make_folder(path: Path) -> None:

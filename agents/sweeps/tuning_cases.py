@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.supervised.config import ExperimentConfig
-from agents.sweeps.grid import Job, Tuned, make_jobs, parse_values
+from agents.sweeps.grid import Job, Tuned, make_jobs
 from agents.sweeps.tuning_grid import Grid, find_grid
+from agents.sweeps.values import parse_values
 
 __all__ = ["Case", "Setting", "make_cases"]
 

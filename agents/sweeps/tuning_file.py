@@ -23,14 +23,25 @@ from agents.runs.files import replace_file
 from agents.runs.folder import RunError
 from agents.supervised.config import ExperimentConfig
 from agents.sweeps.tuning_cases import Case
+from agents.sweeps.values import check_setting
 
-__all__ = ["TuningFolder", "load_tuned"]
+__all__ = ["TuningFolder", "is_in_tuning", "load_tuned"]
 
 _TUNED, _TUNING = "tuned.json", "tuning.json"
+_COMMAND = "'info-replay tune'"
 # A tuned setting is one of the others.
 _OF_A_RUN = ("env", "data", "policy", "imbalance", "seed", "validation")
 
 Key = tuple[str, str, int]
+
+
+def is_in_tuning(path: str | Path) -> bool:
+    """Whether a folder is directly in that of a tuning.
+
+    Args:
+        path: the folder, which need not be there.
+    """
+    return (Path(path).expanduser().resolve().parent / _TUNING).exists()
 
 
 def load_tuned(path: str | Path) -> dict[Key, dict[str, Any]]:
@@ -57,30 +68,54 @@ def load_tuned(path: str | Path) -> dict[Key, dict[str, Any]]:
 
 def _read_entries(file: Path) -> dict[Key, dict[str, Any]]:
     """The entries of a file of tuned settings, checked."""
-    found = _read_json(file, "give the tuned.json of 'info-replay tune'")
+    expected = f"a tuned.json of {_COMMAND}"
+    try:
+        found = _read_json(file, f"give {expected}")
+    except _DamagedFile:
+        raise RunError(f"{file} is not {expected}, or is damaged") from None
     entries = found.get("tuned")
     if not isinstance(entries, list) or not entries:
-        raise RunError(f"{file} is damaged: it has no list of tuned settings")
+        raise RunError(f"{file} is not {expected}: it has no list of tuned settings")
     checked: dict[Key, dict[str, Any]] = {}
     for number, entry in enumerate(entries, 1):
         try:
-            key = entry["stream"], entry["policy"], entry["imbalance"]
-            settings = {**entry["fixed"], **entry["settings"]}
-            if not isinstance(key[0], str) or not entry["settings"]:
-                raise TypeError("it must have a stream and settings")
-            if wrong := settings.keys() & {*_OF_A_RUN}:
-                raise ValueError(f"{min(wrong)} is not a setting to tune")
-            ExperimentConfig(policy=key[1], imbalance=key[2], **settings)
-        except KeyError as error:
-            raise RunError(
-                f"{file} is damaged: entry {number} has no {error}"
-            ) from None
-        except (TypeError, ValueError, AttributeError) as error:
+            key = _check_entry(entry)
+        except (ValueError, TypeError) as error:
             raise RunError(f"{file} is damaged: entry {number}: {error}") from None
         if key in checked:
             raise RunError(f"{file} is damaged: entry {number} is there twice")
         checked[key] = entry
     return checked
+
+
+def _check_entry(entry: Any) -> Key:
+    """The case of an entry.
+
+    Raises:
+        ValueError: if it is not an entry, or its settings cannot be run.
+    """
+    if not isinstance(entry, dict):
+        raise ValueError(f"expected names and values, got {entry!r:.60}")
+    for name in ("stream", "policy", "imbalance", "fixed", "settings"):
+        if name not in entry:
+            raise ValueError(f"it has no {name!r}")
+    for name in ("fixed", "settings"):
+        if not isinstance(entry[name], dict):
+            raise ValueError(f"{name} must be values by setting, got {entry[name]!r}")
+    if not isinstance(entry["stream"], str) or not entry["settings"]:
+        raise ValueError("it must have a stream and settings")
+    settings = {**entry["fixed"], **entry["settings"]}
+    for name in settings:
+        check_setting(name)
+        if name in _OF_A_RUN:
+            raise ValueError(f"{name} is not a setting to tune")
+    policy, imbalance = entry["policy"], entry["imbalance"]
+    ExperimentConfig(policy=policy, imbalance=imbalance, **settings)
+    return entry["stream"], policy, imbalance
+
+
+class _DamagedFile(RunError):
+    """A file whose content is not what it should be."""
 
 
 def _read_json(file: Path, advice: str) -> dict[str, Any]:
@@ -91,9 +126,9 @@ def _read_json(file: Path, advice: str) -> dict[str, Any]:
     except OSError as error:
         raise RunError(f"cannot read {file} ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
-        raise RunError(f"{file} is damaged: {error}") from error
+        raise _DamagedFile(f"{file} is damaged: {error}") from error
     if not isinstance(found, dict):
-        raise RunError(f"{file} is damaged: expected names and values")
+        raise _DamagedFile(f"{file} is damaged: expected names and values")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.presets import PRESET_OF_DATASET
-from agents.sweeps.grid import parse_values
+from agents.sweeps.values import check_setting, parse_values
 
 __all__ = ["PAPER_GRIDS", "Grid", "find_grid", "grid_size", "read_grids"]
 
@@ -187,15 +187,9 @@ def read_grids(path: str | Path) -> dict[str, Grid]:
     Raises:
         ValueError: if it is not such a file.
     """
-    import yaml
+    from agents.sweeps.yaml_file import read_yaml
 
-    try:
-        found = yaml.safe_load(Path(path).expanduser().read_text())
-    except OSError as error:
-        raise ValueError(f"cannot read the grid {path} ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        text = " ".join(str(error).split())
-        raise ValueError(f"{path} is not YAML: {text}") from error
+    found = read_yaml(path)
     if not isinstance(found, dict) or not found:
         raise ValueError(
             f"{path} is not a grid: it must have values by setting, or settings by "
@@ -216,7 +210,10 @@ def read_grids(path: str | Path) -> dict[str, Grid]:
 def _values(path: str | Path, name: str, given: Any) -> tuple[Any, ...]:
     if name in _NOT_TUNED or name == "validation":
         raise ValueError(f"{path}: {name} cannot be tuned")
+    from info_replay.registry import POLICIES
+
     try:
+        check_setting(name, [*POLICIES])
         found = parse_values(name, given)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -12,9 +12,9 @@ import yaml
 import agents.sweeps
 from agents.supervised.config import ExperimentConfig
 from agents.sweeps import make_jobs
-from agents.sweeps.grid import parse_values
+from agents.sweeps.values import parse_values
 
-PAPER = Path(agents.sweeps.__file__).parent / "paper"
+PAPER = sorted((Path(agents.sweeps.__file__).parent / "paper").glob("*.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -86,22 +86,127 @@ def test_what_was_tuned_wins_over_presets_only() -> None:
     assert found == {1: (0.3, 2.0), 3: (0.7, 2.0)}
 
 
+OWN: dict[str, Any] = {
+    "env": "SplitDigits",
+    "seed": "0-9",
+    "methods": {
+        "Plain": {"policy": "rs"},
+        "Own": {"policy": "cbrs", "seed": "3-5"},
+        "Parts": [
+            {"policy": "infors", "imbalance": [1, 3], "eta": 0},
+            {"policy": "infors", "imbalance": 10, "eta": 1},
+        ],
+    },
+}
+
+
 @pytest.mark.parametrize(
-    "path", sorted(PAPER.glob("*.yaml")), ids=lambda path: path.stem
+    ("given", "left"),
+    [
+        (
+            {"seed": "4"},
+            {"Plain 1 4", "Own 1 4", "Parts 1 4", "Parts 3 4", "Parts 10 4"},
+        ),
+        ({"seed": "20", "imbalance": "10"}, {"Plain 10 20", "Parts 10 20"}),
+        ({"seed": "2-3", "imbalance": 7}, {"Plain 7 2", "Plain 7 3", "Own 7 3"}),
+        (
+            {"seed": [0], "imbalance": "3,10"},
+            {"Plain 3 0", "Plain 10 0", "Parts 3 0", "Parts 10 0"},
+        ),
+    ],
+    ids=str,
 )
-def test_the_papers_tables_have_all_methods(path: Path) -> None:
+def test_given_seeds_and_imbalances_restrict_those_of_a_method(
+    given: dict[str, Any], left: set[str]
+) -> None:
+    jobs = make_jobs(OWN, given=given)
+    configs = [(job.method, job.config.imbalance, job.config.seed) for job in jobs]
+    assert {f"{method} {r} {seed}" for method, r, seed in configs} == left
+    assert len(jobs) == len(left)
+    etas = {c.imbalance: c.eta for job in jobs if (c := job.config).policy == "infors"}
+    assert etas.items() <= {1: 0, 3: 0, 10: 1}.items()
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_a_part_of_the_papers_table_has_the_runs_of_the_whole_table(path: Path) -> None:
+    table = yaml.safe_load(path.read_text())
+    part = make_jobs(table, given={"imbalance": "10", "seed": "0"})
+    whole = make_jobs(table)
+    wanted = [
+        job for job in whole if (job.config.imbalance, job.config.seed) == (10, 0)
+    ]
+    assert {job.key for job in part} == {job.key for job in wanted}
+    assert len(part) == len({job.method for job in part}) > 2
+
+
+def test_a_given_stream_restricts_those_of_a_method() -> None:
+    methods = {"A": {"env": "SplitDigits,SplitMNIST"}, "B": {"env": "SplitMNIST"}}
+    (job,) = make_jobs({"methods": methods}, given={"env": "SplitDigits"})
+    assert (job.method, job.config.env) == ("A", "SplitDigits")
+
+
+def test_what_is_given_wins_over_what_is_outside_of_methods() -> None:
+    jobs = make_jobs({**OWN, "alpha": 0.3}, given={"alpha": "0.7", "seed": 4})
+    assert {job.config.alpha for job in jobs} == {0.7}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"policy": "rs"}, "policy is given, .* have their own: Plain; Own; Parts$"),
+        ({"eta": "0", "seed": 99}, "eta is given, .* have their own: Parts$"),
+        ({"seed": "x"}, "seed must be a whole number, got 'x'"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_given_is_named_in_one_line(
+    given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_jobs(OWN, given=given)
+
+
+def test_values_that_no_method_has_leave_no_run() -> None:
+    methods = {"A": {"seed": "0-4"}, "B": {"seed": 5}}
+    with pytest.raises(ValueError, match="^no run is left with seed=7,8: methods have"):
+        make_jobs({"methods": methods}, given={"seed": "7-8"})
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_the_papers_tables_have_its_methods_at_each_imbalance(path: Path) -> None:
+    methods = {"RS", "CBRS", "InfoRS"}
+    if not path.stem.endswith("short"):
+        methods |= {"WRS", "InfoGS"}
+    if path.stem.endswith("_mnist"):
+        methods |= {"GSS", "FSS-Clust", "InfoGS-RS"}
     jobs = make_jobs(yaml.safe_load(path.read_text()))
     cells = {(job.method, job.config.imbalance) for job in jobs}
-    methods = {job.method for job in jobs}
-    assert {"RS", "WRS", "CBRS", "GSS", "FSS-Clust", "InfoGS", "InfoRS"} <= methods
-    assert cells == {*itertools.product(methods, [1, 3, 10, 30])}
+    imbalances = {imbalance for _, imbalance in cells}
+    assert len(imbalances) > 1
+    assert {*itertools.product(methods, imbalances)} <= cells
 
 
 @pytest.mark.parametrize(
     ("description", "message"),
     [
         ({"colour": "red"}, "'colour' is not a setting"),
-        ({"methods": {"A": {"polcy": "rs"}}}, "'polcy' is not a setting"),
+        ({"zzz": "red"}, "expected an option of 'info-replay train'"),
+        ({"learning-rate": 1}, "not a setting; did you mean 'learning_rate'"),
+        ({"method": {"A": {}}}, "'method' is not a setting; did you mean 'methods'"),
+        ({"methods": {"A": {"polcy": "rs"}}}, "not a setting; did you mean 'policy'"),
+        ({None: 1}, "None is not a setting"),
+        ({"policy": {"a": 1}}, "policy must be text, or a list of such values, got {"),
+        ({"seed": [[1, 2]]}, "seed must be a whole number, or a list of such values"),
+        ({"methods": {"A": {"eta": {"b": 1}}}}, "eta must be a number, or a list of"),
+        ({"validation": {}}, "validation must be true or false, or a list of"),
+        ({"seed": "0-1000000000"}, "at most 100000 values, got '0-1000000000'"),
+        ({"seed": "0-99999,200000"}, "seed must have at most 100000 values"),
+        ({"seed": f"0-{'9' * 5000}"}, "seed must be a whole number, got '9999"),
+        ({"seed": "0-9999", "eta": [*range(11)]}, "at most 100000 runs, got 110000"),
+        (
+            {"seed": "0-59999", "methods": {"A": {"eta": 0}, "B": {"eta": 1}}},
+            "a sweep has at most 100000 runs, got 120000",
+        ),
         ({"seed": []}, "seed must have at least one value"),
         ({"seed": ","}, "seed must have at least one value"),
         ({"seed": "3-1"}, "seed must go up, got '3-1'"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import tempfile
 import threading
@@ -20,6 +21,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
+from agents.cli import main
 from agents.runs.folder import RunError
 from agents.supervised.callbacks import Callback, Run
 from agents.sweeps import Job, make_jobs, run_sweep
@@ -128,6 +130,29 @@ class TestASweepOnRay:
         with pytest.raises(RunError, match=r"Ray.*127\.0\.0\.1:1") as caught:
             [*RayPool(tmp_path).run(jobs())]
         assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "sweep --engine ray --env SplitDigits --policy rs",
+            "sweep --engine ray --env SplitDigits --policy rs --keep",
+            "tune --engine ray --env SplitDigits --policy rs --grid mnist",
+        ],
+    )
+    def test_that_cannot_begin_leaves_no_folder_and_shows_no_bar(
+        self,
+        command: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+        out = tmp_path / "out"
+        assert main([*command.split(), "--out", str(out)]) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert [line for line in lines if "folder: " not in line] == lines[-1:]
+        assert re.search(r"127\.0\.0\.1:1|--keep", lines[-1])
+        assert not out.exists()
 
 
 class TestARunThatFails:

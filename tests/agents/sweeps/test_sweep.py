@@ -263,6 +263,19 @@ def test_a_line_that_was_cut_is_done_again(whole: Path, tmp_path: Path) -> None:
     assert table(file.parent) == table(whole)
 
 
+@pytest.mark.parametrize("separator", [b"\n", b"x"])
+def test_a_file_of_something_else_is_damaged_in_line_1_and_not_cut_short(
+    separator: bytes, tmp_path: Path
+) -> None:
+    file = tmp_path / "results.jsonl"
+    content = random.Random(0).randbytes(3000).replace(b"\n", separator)
+    file.write_bytes(content)
+    for read in (load_results, lambda path: run_sweep(make_jobs(GRID), path)):
+        with pytest.raises(RunError, match="damaged: line 1 is not a result of a run"):
+            read(tmp_path)
+    assert file.read_bytes() == content
+
+
 def test_results_can_be_kept_compressed(whole: Path, tmp_path: Path) -> None:
     packed = tmp_path / "results.jsonl.gz"
     packed.write_bytes(gzip.compress((whole / "results.jsonl").read_bytes()))
