@@ -114,7 +114,7 @@ OWN: dict[str, Any] = {
             {"Plain 3 0", "Plain 10 0", "Parts 3 0", "Parts 10 0"},
         ),
     ],
-    ids=str,
+    ids=["seed", "both", "range", "list"],
 )
 def test_given_seeds_and_imbalances_restrict_those_of_a_method(
     given: dict[str, Any], left: set[str]
