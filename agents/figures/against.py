@@ -76,21 +76,26 @@ def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
     rows = find_rows(name, settings, out)
     streams = sorted({row["result"]["stream"] for row in rows})
     panels = [(stream, panel) for stream in streams for panel in PANELS[name]]
+    lines_of_rows = (_line_name(row, panel) for row in rows for panel in PANELS[name])
+    names = [*dict.fromkeys(lines_of_rows)]
     lines = []
     width = 1.6 + 3.6 * len(panels)
     with drawing(out, 1, len(panels), (width, 3.4), sharey=len(streams) == 1) as (
         figure,
         axes,
     ):
+        legend: dict[str, Any] = {}  # a method may be in one panel only
         for axis, (stream, panel) in zip(axes[0], panels, strict=True):
             found = group_rows(rows, stream, panel)
-            _draw(axis, panel, found)
+            _draw(axis, panel, found, names)
+            handles, labels = axis.get_legend_handles_labels()
+            legend.update(zip(labels, handles, strict=True))
             if len(streams) > 1:
                 axis.set_title(stream)
             lines += _table(stream, panel, found)
         axes[0, 0].set_ylabel(_axis_label(rows))
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
+        shown = [line for line in names if line in legend]
+        figure.legend([*map(legend.get, shown)], shown, loc="outside right center")
     return lines
 
 
@@ -161,11 +166,14 @@ def _axis_label(rows: list[Row]) -> str:
     return f"average {on} accuracy (%)"
 
 
-def _draw(axis: Any, panel: Panel, found: dict[str, dict[Any, Estimate]]) -> None:
+def _draw(
+    axis: Any, panel: Panel, found: dict[str, dict[Any, Estimate]], names: list[str]
+) -> None:
     ticks = sorted({x for estimates in found.values() for x in estimates})
-    for number, (line, estimates) in enumerate(found.items()):
+    for line, estimates in found.items():
+        number = names.index(line)  # the same place and color in every panel
         # Equally spaced and side by side: intervals would hide each other.
-        shift = 0.3 * (number - (len(found) - 1) / 2) / max(len(found), 1)
+        shift = 0.3 * (number - (len(names) - 1) / 2) / len(names)
         places = np.array([ticks.index(x) for x in estimates]) + shift
         means = np.array([each.mean for each in estimates.values()])
         ends = np.array([(each.low, each.high) for each in estimates.values()]).T

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.cli import main
-from agents.figures.against import PANELS, Panel, group_rows
+from agents.figures.against import PANELS, Panel, group_rows, make
 from agents.figures.own_runs import describe_runs, find_rows
 from agents.figures.registry import FIGURES
 from agents.figures.settings import SweepFigureSettings
@@ -133,6 +133,25 @@ def test_a_point_is_the_mean_over_seeds_of_one_line() -> None:
     }
     assert [*found["RS, r = 1"]] == [20, 50]
     assert found["RS, r = 1"][50].seeds == 2
+
+
+def test_a_method_of_one_stream_only_is_in_the_legend(
+    sweeps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = read_rows(sweeps / "imbalance")
+    others = [
+        {**row, "key": f"{row['key']}-0", "result": {**row["result"], "stream": "A"}}
+        for row in rows
+        if row["method"] in ("RS", "InfoRS")
+    ]
+    monkeypatch.setattr("agents.figures.against.find_rows", lambda *_: others + rows)
+    told: list[list[str]] = []
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.legend",
+        lambda self, handles, names, **_: told.append([*names]),
+    )
+    make("imbalance", SweepFigureSettings(), tmp_path / "a.png")
+    assert {*told[0]} == {row["method"] for row in rows}
 
 
 def test_a_panel_of_one_method_leaves_others_out() -> None:
