@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.runs.pictures import as_bytes
+
 __all__ = ["Snapshots", "make_sheet"]
 
 #: By step: ``observation`` and ``target`` of the items in memory.
@@ -127,7 +129,7 @@ def _thinned(
 
 def _drawn(images: NDArray[Any]) -> dict[str, Any]:
     thin = math.ceil(max(images.shape[2:]) / _LARGEST_SIDE)
-    tiles = _as_bytes(images[:, :, ::thin, ::thin])
+    tiles = as_bytes(images[:, :, ::thin, ::thin])
     count, _, height, width = tiles.shape
     columns = min(_COLUMNS, count)
     rows = math.ceil(count / columns)
@@ -138,15 +140,6 @@ def _drawn(images: NDArray[Any]) -> dict[str, Any]:
         "width": width,
         "height": height,
     }
-
-
-def _as_bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
-    """Images of bytes as they are, others from their least to their largest value."""
-    if images.dtype == np.uint8:
-        return images
-    low, high = images.min(), images.max()
-    scaled = 255 * (images - low) / max(high - low, 1e-12)
-    return scaled.round().astype(np.uint8)
 
 
 def _side_by_side(

@@ -12,7 +12,24 @@ from numpy.typing import NDArray
 
 from agents.runs.files import replace_file
 
-__all__ = ["Pictures"]
+__all__ = ["Pictures", "as_bytes"]
+
+
+def as_bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
+    """Images of bytes as they are, others from their least to their largest value.
+
+    Args:
+        images: of any shape and type.
+
+    Example:
+        >>> as_bytes(np.array([-1.0, 0.0, 1.0])).tolist()
+        [0, 128, 255]
+    """
+    if images.dtype == np.uint8:
+        return images
+    low, high = images.min(), images.max()
+    scaled = 255 * (images - low) / max(high - low, 1e-12)
+    return scaled.round().astype(np.uint8)
 
 
 class Pictures:

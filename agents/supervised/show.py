@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agents.runs.folder import RunFolder
-from agents.runs.pictures import Pictures
+from agents.runs.pictures import Pictures, as_bytes
 from agents.supervised.saved_run import stored_items
 from continual_envs.rendering import picture
 
@@ -138,18 +137,9 @@ def draw_pictures(folder: RunFolder) -> list[Path]:
         targets = items["target"]
         order = targets.argsort() if targets.ndim == 1 else np.arange(len(targets))
         chosen = order[np.linspace(0, len(order) - 1, _MOST_IMAGES).astype(int)]
-        shown = _as_bytes(images[chosen.unique_consecutive()].numpy())
+        shown = as_bytes(images[chosen.unique_consecutive()].numpy())
         pictures.save_image(picture(shown), "memory_images")
     return pictures.paths
-
-
-def _as_bytes(images: NDArray[Any]) -> NDArray[np.uint8]:
-    """Images of bytes as they are, others from their least to their largest value."""
-    if images.dtype == np.uint8:
-        return images
-    low, high = images.min(), images.max()
-    scaled = 255 * (images - low) / max(high - low, 1e-12)
-    return scaled.round().astype(np.uint8)
 
 
 def _legend(axes: Any, *, stacked: bool = False) -> None:
