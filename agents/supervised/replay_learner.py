@@ -242,6 +242,7 @@ class ReplayLearner(abc.ABC):
             return []
         self._lap("learning")
         if self._one_pass and self._replay.draws_all:
+            # A step takes 0.8 of the time (benchmarks.against, act + learn).
             draws = [self._replay.draw()] * count
         else:
             draws = [self._replay.draw() for _ in range(count)]
