@@ -236,13 +236,12 @@ class ReplayLearner(abc.ABC):
         """Independent draws from the memory; none while it is empty.
 
         Where each draw has all items, and the network sees them alike, they are one
-        object: the network passes it once.
+        object, which the network passes once: 0.8 of the time (benchmarks.against).
         """
         if self._replay is None or not len(self._replay):
             return []
         self._lap("learning")
         if self._one_pass and self._replay.draws_all:
-            # A step takes 0.8 of the time (benchmarks.against, act + learn).
             draws = [self._replay.draw()] * count
         else:
             draws = [self._replay.draw() for _ in range(count)]
