@@ -107,11 +107,14 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
         raise ValueError("give a file, or values of options: --policy rs,infors")
     description = {} if options.file is None else _read_description(options.file)
     if options.tuned is None:
-        return make_jobs(description, given=given)
+        jobs = make_jobs(description, given=given)
+        _tell_of_dropped(description, jobs)
+        return jobs
     from agents.sweeps.tuning_file import load_tuned
 
     tuned = load_tuned(options.tuned)
     jobs = make_jobs(description, tuned, given=given)
+    _tell_of_dropped(description, jobs)
     configs = [job.config for job in jobs]
     keys = {(each.stream, each.policy, each.imbalance) for each in configs}
     if not keys & tuned.keys():
@@ -125,6 +128,14 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
             file=sys.stderr,
         )
     return jobs
+
+
+def _tell_of_dropped(description: dict[str, Any], jobs: list[Job]) -> None:
+    """Say which methods of a file have no run with the values that are given."""
+    left = {job.method for job in jobs}
+    for method in description.get("methods", ()):
+        if str(method) not in left:
+            print(f"no run with these values: {method}", file=sys.stderr)
 
 
 def _read_description(name: str) -> dict[str, Any]:

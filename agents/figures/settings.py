@@ -203,9 +203,9 @@ class SweepFigureSettings(Settings):
     def __post_init__(self) -> None:
         """Refuse settings of own runs where there are none."""
         super().__post_init__()
-        for name in ("env", "seeds", "epochs"):
+        for name in ("env", "seeds", "epochs", "workers", "mixed"):
             value = getattr(self, name)
-            if self.results is not None and value is not None:
+            if self.results is not None and value not in (None, False):
                 raise ValueError(
                     f"{name} is of a figure's own runs, so results and {name} cannot "
                     f"both be given, got {name}={value!r}"

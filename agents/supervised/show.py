@@ -82,6 +82,8 @@ def format_result(folder: RunFolder) -> str:
 def _title(result: dict[str, Any]) -> str:
     """What a run was, in a few words."""
     what = result.get("stream", result["env"])  # the latter in version 0.1
+    if result.get("validation"):
+        what = f"{what} (held-out)"
     learner = result.get("learner", "der++")
     if learner != "der++":
         what = f"{what}, {learner}"

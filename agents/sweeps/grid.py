@@ -82,6 +82,9 @@ def make_jobs(
     common, parts = _read_description(description)
     chosen = {name: parse_values(name, value) for name, value in (given or {}).items()}
     _check_conflicts(parts, chosen)
+    for stream, other in (("data", "env"), ("env", "data")):
+        if stream in chosen and other not in chosen:
+            common.pop(other, None)  # a stream that is given takes its place
     grids = []
     for name, part in parts:
         own = {each: parse_values(each, value) for each, value in part.items()}

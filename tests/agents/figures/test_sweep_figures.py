@@ -197,6 +197,8 @@ def test_results_that_cannot_be_drawn_are_told(sweeps: Path, tmp_path: Path) -> 
         ("budget --env SplitMnist", "env must be one of"),
         ("budget --seeds a", "seeds must be whole numbers"),
         ("budget --epochs 0", "epochs must be at least 1"),
+        ("budget --results a --workers 2", "results and workers cannot both be given"),
+        ("budget --results a --mixed", "results and mixed cannot both be given"),
     ],
 )
 def test_a_wrong_value_is_named(

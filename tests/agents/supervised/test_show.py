@@ -47,6 +47,15 @@ def test_the_table_has_the_numbers_of_the_result(digits: RunFolder) -> None:
     assert f"where there is none: {result['memory']['reservoir_count']}\n" in text
 
 
+def test_scores_on_held_out_data_are_called_so(digits: RunFolder) -> None:
+    result = digits.read("result.json")
+    assert "held-out" not in format_result(digits)
+    digits.write("result.json", {**result, "validation": True})
+    title = format_result(digits).splitlines()[0]
+    digits.write("result.json", result)
+    assert title.startswith("SplitDigits (held-out), infors")
+
+
 def test_the_table_tells_the_share_of_the_memory(digits: RunFolder) -> None:
     before = digits.read("timing.json")
     digits.write("timing.json", {"learning": 6.0, "memory": 1.0, "evaluation": 3.0})

@@ -145,6 +145,13 @@ def test_a_given_stream_restricts_those_of_a_method() -> None:
     assert (job.method, job.config.env) == ("A", "SplitDigits")
 
 
+def test_given_data_takes_the_place_of_a_benchmark_and_the_other_way_round() -> None:
+    (job,) = make_jobs({"env": "SplitDigits", "policy": "rs"}, given={"data": "a.npz"})
+    assert (job.config.env, job.config.data) == (None, "a.npz")
+    (job,) = make_jobs({"data": "a.npz", "policy": "rs"}, given={"env": "SplitDigits"})
+    assert (job.config.env, job.config.data) == ("SplitDigits", None)
+
+
 def test_what_is_given_wins_over_what_is_outside_of_methods() -> None:
     jobs = make_jobs({**OWN, "alpha": 0.3}, given={"alpha": "0.7", "seed": 4})
     assert {job.config.alpha for job in jobs} == {0.7}

@@ -74,7 +74,7 @@ def test_what_cannot_be_run_gets_one_line_and_changes_nothing(
     assert {*tmp_path.rglob("*")} == before
 
 
-def test_a_method_without_any_of_the_given_seeds_is_left_out(
+def test_a_method_without_any_of_the_given_seeds_is_left_out_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "s.yaml").write_text(METHODS)
@@ -85,7 +85,9 @@ def test_a_method_without_any_of_the_given_seeds_is_left_out(
     run_sweep(expected, out, make_pool=FakePool(smooth))
     command = [str(tmp_path / "s.yaml"), "--seed", "7", "--out", str(out)]
     assert main(["sweep", *command]) == 0
-    assert "1 of 1 runs finished" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "1 of 1 runs finished" in told.out
+    assert "no run with these values: A\n" in told.err
 
 
 def test_the_last_line_is_the_command_that_shows_the_table(
