@@ -24,6 +24,7 @@ from info_replay.model.standardization import RunningStandardization
 from info_replay.policies import make_criterion, make_replay_buffer
 from info_replay.registry import register_criterion, register_policy
 from info_replay.writers import (
+    BalancedInfoReservoirWriter,
     ClassBalancedReservoirWriter,
     CoresetWriter,
     Decision,
@@ -40,6 +41,7 @@ from info_replay.writers import (
 
 __all__ = [
     "MIC",
+    "BalancedInfoReservoirWriter",
     "BayesianLinearPosterior",
     "ClassBalancedReservoirWriter",
     "CoresetWriter",

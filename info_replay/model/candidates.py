@@ -44,6 +44,7 @@ class CandidateBatch(Generic[Matrix]):
             an array; all matrices are of that kind.
 
     Attributes:
+        statistics: as given.
         targets: of the candidates, shape ``(n, K)``.
         representation: of their features, shape ``(n, D)``.
         leverage: ``v`` of each candidate, shape ``(n,)``.
@@ -51,7 +52,7 @@ class CandidateBatch(Generic[Matrix]):
     """
 
     def __init__(self, statistics: Statistics, rows: Matrix) -> None:
-        self._statistics = statistics
+        self.statistics = statistics
         width = statistics.feature_dim
         self.targets: Matrix = rows[:, width:]
         self.representation: Matrix = statistics.represent(rows[:, :width])
@@ -90,7 +91,7 @@ class CandidateBatch(Generic[Matrix]):
             targets: of the points, shape ``(m, K)``.
             signs: 1 for each point that comes, -1 for each that goes.
         """
-        lowered = self._statistics.lower(representations)
+        lowered = self.statistics.lower(representations)
         residual = targets - lowered @ self._mean
         cross = self._lowered @ representations.T
         before: _Changes[Matrix] | None = self._changes
@@ -125,21 +126,45 @@ class CandidateBatch(Generic[Matrix]):
             what comes and what goes, in turns, which tell whether rounding shows: see
             :func:`rounding_shows`.
         """
-        width = self._statistics.feature_dim
-        going = self._statistics.represent(leaving[:, :width])
+        width = self.statistics.feature_dim
+        going = self.statistics.represent(leaving[:, :width])
         # What comes and what goes alternate.
         stack: Any = np.stack if isinstance(leaving, np.ndarray) else torch.stack
         points = stack([self.representation[rows], going], 1).reshape(2 * len(rows), -1)
         targets = stack([self.targets[rows], leaving[:, width:]], 1)
         targets = targets.reshape(2 * len(rows), -1)
-        lowered = self._statistics.lower(points)
+        # Candidates between two swaps meet the same memory.
+        ends = [max(row + 1 - start, 0) for row in rows]
+        return self._after(points, targets, ends, start)
+
+    def after_swaps_of_others(
+        self, coming: Matrix, leaving: Matrix, ends: list[int]
+    ) -> tuple[Matrix, Matrix]:
+        """Leverages ``(n,)`` and residuals, given swaps that are not of candidates.
+
+        Args:
+            coming: features and targets ``(m, d + K)`` of what comes, at least one.
+            leaving: of what each one replaces.
+            ends: for each swap, the number of candidates that do not meet it, which
+                are the first ones; ascending.
+        """
+        width = self.statistics.feature_dim
+        stack: Any = np.stack if isinstance(leaving, np.ndarray) else torch.stack
+        rows = stack([coming, leaving], 1).reshape(2 * len(coming), -1)
+        points = self.statistics.represent(rows[:, :width])
+        return self._after(points, rows[:, width:], ends, 0)[:2]
+
+    def _after(
+        self, points: Matrix, targets: Matrix, ends: list[int], start: int
+    ) -> tuple[Matrix, Matrix, Matrix]:
+        """As :meth:`after_swaps`, of representations of what comes and goes."""
+        lowered = self.statistics.lower(points)
         residual = subtract_product(targets, lowered, self._mean)
         inner = lowered @ points.T
         cross = self._lowered[start:] @ points.T
-        copy: Any = np.copy if isinstance(leaving, np.ndarray) else torch.clone
+        copy: Any = np.copy if isinstance(points, np.ndarray) else torch.clone
         leverages, residuals = copy(self.leverage[start:]), copy(self.residual[start:])
-        # Candidates between two swaps meet the same memory.
-        ends = [*(max(row + 1 - start, 0) for row in rows), len(cross)]
+        ends = [*ends, len(cross)]
         for number, (begin, end) in enumerate(itertools.pairwise(ends), 1):
             if begin == end:
                 continue
@@ -161,7 +186,7 @@ class CandidateBatch(Generic[Matrix]):
         The point is a representation ``(1, D)``, as in :meth:`change`, and a target
         ``(1, K)``; nothing is changed.
         """
-        lowered = self._statistics.lower(representation)
+        lowered = self.statistics.lower(representation)
         cross = self._lowered @ representation.T
         own = lowered @ representation.T
         residual = target - lowered @ self._mean

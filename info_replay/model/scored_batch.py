@@ -137,6 +137,35 @@ class ScoredBatch:
             self.check_scores(scores, criterion=None if ours else criterion)
         return scores
 
+    def score_left_out(
+        self,
+        criterion: Criterion,
+        leverage: NDArray[np.float64],
+        errors: NDArray[np.float64],
+        least: NDArray[np.float64],
+        item: int,
+    ) -> NDArray[np.float64]:
+        """Score stored points as if each were not in the memory (Sec. 2.4).
+
+        A point of leverage ``v`` and residual ``r``, given a memory with it, has
+        ``v / (1 - v)`` and ``r / (1 - v)`` given the rest of the memory.
+
+        Args:
+            criterion: what to score with.
+            leverage: ``v`` of the points, shape ``(n,)``.
+            errors: of the points, as :meth:`errors` gives them.
+            least: bound of ``1 - v`` from below, shape ``(n,)``.
+            item: of the batch, whose standards count.
+
+        Returns:
+            Scores, shape ``(n,)``.
+        """
+        rest = np.maximum(1 - leverage, least)
+        if errors.ndim == 2:
+            assert self.standards is not None
+            errors = self.standards.of_item(item).squared_errors(errors)
+        return self.score(criterion, (leverage / rest).clip(0), errors / rest**2)
+
     def fetch(self, *numbers: Any) -> list[NDArray[np.float64]]:
         """Bring numbers to the host; the first transfer of a batch checks it, too.
 

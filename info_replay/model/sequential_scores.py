@@ -9,15 +9,16 @@ fail.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from info_replay.model.candidates import MOST_POINTS, rounding_shows
+from info_replay.model.candidates import MOST_POINTS, CandidateBatch, rounding_shows
 from info_replay.model.criteria import Criterion
+from info_replay.model.linear_algebra import row_products
 from info_replay.model.scored_batch import Changes, ScoredBatch
 
 __all__ = ["MOST_SWAPS", "Assignment", "SequentialScores"]
@@ -26,11 +27,11 @@ __all__ = ["MOST_SWAPS", "Assignment", "SequentialScores"]
 MOST_SWAPS = MOST_POINTS // 2
 
 State = TypeVar("State")
-#: Given the first item that is asked about, the scores from it on and the algorithm's
-#: state before it: the items that enter the memory, their slots, and the state after so
-#: many of the items.
+#: Given the first item that is asked about, the scores from it on by each criterion,
+#: and the algorithm's state before it: the items that enter the memory, their slots,
+#: and the state after so many of the items.
 Accept = Callable[
-    [int, NDArray[np.float64], State],
+    [int, list[NDArray[np.float64]], State],
     tuple[NDArray[np.int64], NDArray[np.int64], Callable[[int], State]],
 ]
 
@@ -40,15 +41,15 @@ class SequentialScores:
 
     Args:
         batch: the items, of which some will replace items of a full memory.
-        criterion: what to score with.
+        *criteria: what to score with, at least one.
 
     Attributes:
         assignment: the swaps that are certain.
     """
 
-    def __init__(self, batch: ScoredBatch, criterion: Criterion) -> None:
+    def __init__(self, batch: ScoredBatch, *criteria: Criterion) -> None:
         self.batch = batch
-        self.criterion = criterion
+        self.criteria = criteria
         self.assignment = Assignment(batch.count)
         self._candidates = batch.candidates()
         self._certain: list[_Swap] = []  # since the candidates were set up
@@ -73,14 +74,85 @@ class SequentialScores:
             if changed and rounding_shows(changed[0], batch.memory.dtype):
                 self._go_one_by_one()
                 continue
-            scores = batch.score(self.criterion, leverage, errors, start)
+            scores = [
+                batch.score(criterion, leverage, errors, start)
+                for criterion in self.criteria
+            ]
             rows, slots, state_after = accept(start, scores, state)
-            first = slice(0, self._most_swaps + 1)
+            first = slice(0, self.look_ahead)
             found = [*zip(rows[first].tolist(), slots[first].tolist(), strict=True)]
             final = self._confirm(found) if found or self._presumed else count
             state = state_after(final - start)
             start = final
         return state
+
+    @property
+    def presumed(self) -> dict[int, int]:
+        """Swaps that the scores presume and that are not certain: slots by item."""
+        return {swap.row: swap.slot for swap in self._presumed}
+
+    @property
+    def look_ahead(self) -> int:
+        """Swaps that a look can use; slots of later ones need not be found out."""
+        return self._most_swaps + 1
+
+    def leave_one_out(
+        self, items: Sequence[int], slots: Sequence[NDArray[np.int64]]
+    ) -> list[NDArray[np.float64]]:
+        """What stored items would score if they were not in the memory (Sec. 2.4).
+
+        To be asked by the algorithm while :meth:`run` asks it: the answer presumes the
+        same swaps as the scores.
+
+        Args:
+            items: rows of the batch, ascending, at least one.
+            slots: that may be of interest to each of them.
+
+        Returns:
+            For each item, the first criterion of what is in its slots when it comes.
+        """
+        batch, swaps = self.batch, self._certain + self._presumed
+        cuts = np.cumsum([len(each) for each in slots])
+        rows = self._rows_met(items, slots)
+        stored = CandidateBatch(self._candidates.statistics, rows)
+        leverage, residual = stored.leverage, stored.residual
+        if swaps:
+            join: Any = np.concatenate if isinstance(rows, np.ndarray) else torch.cat
+            before = [sum(item <= swap.row for item in items) for swap in swaps]
+            leverage, residual = stored.after_swaps_of_others(
+                batch.rows[[swap.row for swap in swaps]],
+                join([swap.leaving for swap in swaps]),
+                [0 if not count else int(cuts[count - 1]) for count in before],
+            )
+        # 1 - v, whose least value an item far from all others has. There rounding would
+        # show.
+        statistics = stored.statistics
+        features = rows[:, : statistics.feature_dim]
+        least = 1 / (1 + row_products(features, features) / statistics.jitter)
+        found = batch.fetch(leverage, batch.errors(residual), least)
+        return [
+            batch.score_left_out(self.criteria[0], v, errors, bound, item)
+            for item, v, errors, bound in zip(
+                items, *(np.split(each, cuts[:-1]) for each in found), strict=True
+            )
+        ]
+
+    def _rows_met(
+        self, items: Sequence[int], slots: Sequence[NDArray[np.int64]]
+    ) -> Any:
+        """Rows ``(n, d + K)`` of what is in slots when items come, item by item."""
+        rows = self.batch.memory.rows(np.concatenate(slots))
+        owner, presumed = dict(self.assignment.owner), [*self._presumed]
+        place = 0
+        for item, its in zip(items, slots, strict=True):
+            while presumed and presumed[0].row < item:
+                swap = presumed.pop(0)
+                owner[swap.slot] = swap.row
+            for slot in its.tolist():
+                if slot in owner:
+                    rows[place] = self.batch.rows[owner[slot]]
+                place += 1
+        return rows
 
     def _points(self, start: int) -> list[Any]:
         """Leverages ``(n,)`` and errors of the items from one on.

@@ -6,6 +6,7 @@ stream in other units leave the same memory.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,12 @@ class Standards:
             mean, scale = mean[some], scale[some]
         errors = (residuals[:, :-1] - mean * residuals[:, -1:]) / scale
         return np.vecdot(errors, errors)
+
+    def of_item(self, item: int) -> Standards:
+        """Those of one item, where there is one of each."""
+        one = copy.copy(self)
+        one.mean, one.scale = self.mean[item], self.scale[item]
+        return one
 
     def matrix(self) -> Array:
         """``(K + 1, K)``: targets and ones, times this, are standardized targets."""

@@ -9,6 +9,7 @@
 :class:`CoresetWriter`                    coresets of the stream
 :class:`InfoReservoirWriter`              InfoRS: RS among informative items
 :class:`InfoGreedyWriter`                 InfoGS, and InfoGS-RS with a reservoir
+:class:`BalancedInfoReservoirWriter`      equal groups of informative items
 :class:`HybridWriter`                     a ring of recent items before any of these
 ========================================  ==========================================
 
@@ -17,6 +18,7 @@ share is :class:`SelectionWriter`.
 """
 
 from info_replay.decision import Decision
+from info_replay.writers.balanced_info_reservoir import BalancedInfoReservoirWriter
 from info_replay.writers.base import SelectionWriter
 from info_replay.writers.class_balanced_reservoir import ClassBalancedReservoirWriter
 from info_replay.writers.coreset import CoresetWriter
@@ -33,6 +35,7 @@ from info_replay.writers.weighted_reservoir import (
 )
 
 __all__ = [
+    "BalancedInfoReservoirWriter",
     "ClassBalancedReservoirWriter",
     "CoresetWriter",
     "Decision",

@@ -184,10 +184,10 @@ class InfoReservoirWriter(SelectionWriter):
         draws = self.uniforms(items.count)[:, 0]
 
         def accept(
-            first: int, scores: NDArray[np.float64], state: tuple[Any, int]
+            first: int, by_criterion: list[NDArray[np.float64]], state: tuple[Any, int]
         ) -> tuple[Places, Places, Callable[[int], tuple[Any, int]]]:
             # Lines 6 to 12 for the items from the first on, given what they score.
-            before, n = state
+            (scores,), (before, n) = by_criterion, state
             moments = self.moments.walk(scores, before)
             # Line 7: information thresholding.
             passes = scores >= moments.thresholds(self.gamma, self.dtype)

@@ -46,10 +46,10 @@ class Rule:
         return (7 * row + 3 * count) % self.capacity
 
     def accept(
-        self, first: int, scores: Scores, count: int
+        self, first: int, by_criterion: list[Scores], count: int
     ) -> tuple[Places, Places, Callable[[int], int]]:
         """All items from one on, as :class:`SequentialScores` asks."""
-        passes = scores >= self.least
+        passes = by_criterion[0] >= self.least
         counts = count + passes.cumsum()
         rows = first + np.flatnonzero(passes)
         slots = self.slot(rows, counts[passes])
@@ -119,7 +119,7 @@ def test_a_batch_is_looked_at_twice_for_so_many_swaps(swaps: int) -> None:
     looks = []
 
     def accept(
-        first: int, scores: Scores, state: None
+        first: int, by_criterion: list[Scores], state: None
     ) -> tuple[Places, Places, Callable[[int], None]]:
         """Every other item, whatever it scores."""
         looks.append(first)

@@ -120,7 +120,7 @@ class Case:
         assert buffer.reservoir_count == run.reservoir_count
         assert buffer.write_count == len(stream)
         moments = [(buffer.moments, run.scores)]
-        if self.greedy:
+        if run.learnabilities:
             moments.append((buffer.writer.learnability_moments, run.learnabilities))
         for found, values in moments:
             state = found.weight, found.mean, found.deviation

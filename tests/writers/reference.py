@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ from tensordict import TensorDict
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 
 from info_replay import SelectionWriter
-from info_replay.random_stream import RandomStream
+from info_replay.random_stream import RandomStream, generator_of
 from tests.reference import Criterion, Memory, moments, one_hot
 
 Array = NDArray[np.float64]
@@ -233,6 +234,85 @@ def info_reservoir(items: Items, settings: Settings, draws: Array) -> Run:
             run.slots.append(-1)
         run.scores.append(score)
     return run
+
+
+def balanced_info_reservoir(
+    items: Items,
+    groups: Sequence[int],
+    settings: Settings,
+    draws: Array,
+    seed: int,
+    *,
+    gammas: tuple[float | None, float | None],
+    admission: str,
+    victims: str,
+    tournament: int,
+) -> Run:
+    """What :class:`info_replay.BalancedInfoReservoirWriter` describes."""
+    run = Run()
+    numbers = dict.fromkeys(groups, 0)
+    for item, group in enumerate(groups):
+        known = items.after(item + 1)
+        memory = known.memory(run.memory, settings)
+        score = settings.criterion(memory, *known.point(item))
+        learnable = memory.learnability(*known.point(item))
+        slot = -1
+        if len(run.memory) < settings.capacity:
+            slot = len(run.memory)
+            numbers[group] += 1
+        elif all(
+            gamma is None or value >= threshold(history, gamma, settings.decay)
+            for gamma, value, history in zip(
+                gammas,
+                (score, learnable),
+                (run.scores, run.learnabilities),
+                strict=True,
+            )
+        ):
+            numbers[group] += 1
+            seen = [number for number in numbers.values() if number]
+            own = numbers[group]
+            if admission == "capped":
+                cap = max(own, statistics.median(seen))
+                seen = [min(number, cap) for number in seen]
+            elif admission == "balanced":
+                seen = [own] * len(seen)
+            if draws[item] * sum(seen) < settings.capacity:
+                generator = generator_of(seed, 1, item)
+                held = [groups[each] for each in run.memory]
+                pool = _slots_of_victims(victims, group, held, generator)
+                count = min(tournament, len(pool))
+                chosen = generator.choice(len(pool), count, replace=False)
+                left = {
+                    pool[place]: settings.criterion(
+                        memory.without(pool[place]),
+                        *known.point(run.memory[pool[place]]),
+                    )
+                    for place in chosen.tolist()
+                }
+                least = min(left.values())
+                least += TIE * (1 + abs(least))
+                slot = next(each for each in left if left[each] <= least)
+        run.scores.append(score)
+        run.learnabilities.append(learnable)
+        run.slots.append(slot)
+        if slot >= 0:
+            run.put(item, slot)
+    run.reservoir_count = sum(numbers.values())
+    return run
+
+
+def _slots_of_victims(
+    victims: str, group: int, held: list[int], generator: np.random.Generator
+) -> list[int]:
+    """Slots that one is drawn from, given the group of what each slot holds."""
+    if victims == "all":
+        return [*range(len(held))]
+    most = max(map(held.count, held))
+    largest = sorted({each for each in held if held.count(each) == most})
+    if not (victims == "own" and group in held) and group not in largest:
+        group = largest[int(generator.integers(len(largest)))]
+    return [slot for slot, each in enumerate(held) if each == group]
 
 
 def info_greedy(

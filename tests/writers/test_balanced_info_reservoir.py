@@ -1,0 +1,299 @@
+"""Balanced InfoRS: thresholds, capped counts and tournaments, item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tensordict import TensorDict
+
+from info_replay import BalancedInfoReservoirWriter, SelectiveReplayBuffer
+from info_replay.testing import check_writer, make_items
+
+from . import reference
+from .information import CRITERIA
+from .information import Case as AnyCase
+from .reference import as_items, chunkings, examples, extend_all, make_stream
+
+ADMISSIONS = ["reservoir", "capped", "balanced"]
+VICTIMS = ["all", "largest", "own"]
+
+
+@dataclass(frozen=True)
+class Case(AnyCase):
+    """A memory of balanced InfoRS."""
+
+    thresholds: tuple[float | None, float | None] = (0.0, 0.0)
+    admission: str = "capped"
+    victims: str = "largest"
+    tournament: int = 3
+
+    def buffer(self) -> SelectiveReplayBuffer:
+        writer = BalancedInfoReservoirWriter(
+            criterion=self.criterion[0],
+            gamma=self.thresholds[0],
+            gamma_learnability=self.thresholds[1],
+            admission=self.admission,
+            victims=self.victims,
+            tournament=self.tournament,
+            decay=self.decay,
+            num_classes=self.num_classes,
+            scale_targets=self.scale_targets,
+        )
+        generator = torch.Generator().manual_seed(self.seed)
+        return SelectiveReplayBuffer(self.capacity, writer=writer, generator=generator)
+
+    def run(self, stream: TensorDict, sizes: Sequence[int], seed: int) -> reference.Run:
+        classes = self.num_classes
+        labels = [0] * len(stream) if classes is None else stream["target"].tolist()
+        return reference.balanced_info_reservoir(
+            as_items(stream, classes, self.scale_targets),
+            labels,
+            self.settings(),
+            reference.random_numbers(seed, len(stream)),
+            seed,
+            gammas=self.thresholds,
+            admission=self.admission,
+            victims=self.victims,
+            tournament=self.tournament,
+        )
+
+
+gammas = st.sampled_from([None, -2.0, -0.5, 0.0])
+cases = st.builds(
+    Case,
+    capacity=st.integers(1, 12),
+    criterion=st.sampled_from(CRITERIA),
+    thresholds=st.tuples(gammas, gammas),
+    admission=st.sampled_from(ADMISSIONS),
+    victims=st.sampled_from(VICTIMS),
+    tournament=st.integers(1, 5),
+    decay=st.sampled_from([None, 0.9, 0.99]),
+    num_classes=st.sampled_from([None, 4]),
+    seed=st.integers(0, 2**62),
+)
+
+
+@given(
+    case=cases,
+    count=st.integers(1, 50),
+    feature_dim=st.integers(2, 20),
+    scale=st.sampled_from([0.1, 1.0, 10.0]),
+    data=st.data(),
+)
+@examples(80)
+def test_every_decision_is_that_of_the_items_one_by_one(
+    case: Case, count: int, feature_dim: int, scale: float, data: st.DataObject
+) -> None:
+    stream = make_stream(
+        data.draw(st.integers(0, 2**32)),
+        count,
+        feature_dim=feature_dim,
+        num_classes=case.num_classes,
+        num_outputs=2,
+        scale=scale,
+    )
+    case.check(stream, data.draw(chunkings(count)))
+
+
+@given(case=cases, count=st.integers(1, 50), data=st.data())
+def test_repeated_items_make_no_difference(
+    case: Case, count: int, data: st.DataObject
+) -> None:
+    stream = make_stream(
+        data.draw(st.integers(0, 2**32)),
+        count,
+        num_classes=case.num_classes,
+        distinct=6,
+    )
+    case.check(stream, data.draw(chunkings(count)))
+
+
+@pytest.mark.parametrize("size", [7, 128, 480])
+@pytest.mark.parametrize("feature_dim", [6, 60], ids=["primal", "kernel"])
+def test_a_long_stream(size: int, feature_dim: int) -> None:
+    stream = make_stream(1, 480, feature_dim=feature_dim, num_classes=5)
+    sizes = [size] * (480 // size) + ([480 % size] if 480 % size else [])
+    case = Case(30, thresholds=(-0.5, -0.5), decay=0.99, num_classes=5)
+    _, run = case.check(stream, sizes)
+    assert run.reservoir_count > 150
+    assert sum(slot >= 0 for slot in run.slots) > 60
+
+
+# -- what the parts are for -----------------------------------------------------------
+
+
+def offer(writer: BalancedInfoReservoirWriter, labels: list[int], seed: int) -> Any:
+    """Class counts of a memory of 20 after a stream of such labels."""
+    generator = torch.Generator().manual_seed(seed)
+    kinds = torch.tensor(labels)
+    items = TensorDict(
+        {
+            "feature": torch.eye(4)[kinds]
+            + 0.5 * torch.randn(len(labels), 4, generator=generator),
+            "target": kinds,
+            "id": torch.arange(len(labels)),
+        },
+        batch_size=[len(labels)],
+    )
+    buffer = SelectiveReplayBuffer(20, writer=writer, generator=generator)
+    for batch in items.split(64):
+        buffer.extend(batch)
+    return buffer[:]
+
+
+def without_thresholds(**options: Any) -> BalancedInfoReservoirWriter:
+    return BalancedInfoReservoirWriter(
+        num_classes=4, gamma=None, gamma_learnability=None, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "least", "most"),
+    [
+        ({"admission": "balanced"}, 4.5, 5.5),
+        ({"admission": "capped"}, 3, 7),
+        ({"admission": "reservoir", "victims": "all"}, 1, 17),
+    ],
+    ids=str,
+)
+def test_a_long_group_does_not_crowd_out_others_unless_all_items_count(
+    options: dict[str, Any], least: float, most: float
+) -> None:
+    labels = [0] * 1500 + [1] * 150 + [2] * 150 + [3] * 150
+    counts = np.mean(
+        [
+            offer(without_thresholds(**options), labels, seed)["target"].bincount(
+                minlength=4
+            )
+            for seed in range(10)
+        ],
+        axis=0,
+    )
+    assert counts[0] == pytest.approx(max(counts))
+    assert least < min(counts) <= counts[0] < most
+    assert (counts[0] > 12) == (options["admission"] == "reservoir")
+
+
+def test_a_late_group_comes_in_gradually_where_counts_are_capped() -> None:
+    """A group after a long one has items of all of its time, as many as the other."""
+    labels = [0] * 1600 + [1] * 400
+    counts, shares = [], []
+    for seed in range(20):
+        held = offer(without_thresholds(admission="capped"), labels, seed)
+        late = held["id"][held["target"] == 1]
+        counts.append(len(late))
+        shares.append(float((late < 1800).double().mean()))
+    assert np.mean(counts) > 5  # 4 is its share of the stream
+    assert 0.35 < np.mean(shares) < 0.65
+
+
+def test_admission_without_classes_is_that_of_reservoir_sampling() -> None:
+    writers = [
+        BalancedInfoReservoirWriter(admission=admission, tournament=2)
+        for admission in ADMISSIONS
+    ]
+    stream = make_stream(3, 200)
+    memories = []
+    for writer in writers:
+        writer.seed = 5
+        buffer = SelectiveReplayBuffer(10, writer=writer)
+        extend_all(buffer, stream, [50] * 4)
+        memories.append(buffer[:]["id"].tolist())
+    assert memories[0] == memories[1] == memories[2]
+
+
+def test_a_tournament_keeps_what_is_informative() -> None:
+    """Of many copies and a few other items in one group, copies leave."""
+    labels = torch.zeros(600, dtype=torch.int64)
+    features = torch.ones(600, 4)
+    features[:5] = 3 * torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    items = TensorDict(
+        {"feature": features, "target": labels, "id": torch.arange(600)},
+        batch_size=[600],
+    )
+
+    def kept(tournament: int) -> float:
+        total = 0
+        for seed in range(10):
+            writer = without_thresholds(tournament=tournament)
+            writer.seed = seed
+            buffer = SelectiveReplayBuffer(20, writer=writer)
+            buffer.extend(items)
+            total += int((buffer[:]["id"] < 5).sum())
+        return total / 10
+
+    assert kept(1) < 1
+    assert kept(8) > 3
+
+
+# -- the contract ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("admission", ADMISSIONS)
+@pytest.mark.parametrize("victims", VICTIMS)
+def test_it_is_a_writer(admission: str, victims: str) -> None:
+    def make() -> BalancedInfoReservoirWriter:
+        return BalancedInfoReservoirWriter(
+            num_classes=4, admission=admission, victims=victims, tournament=3
+        )
+
+    check_writer(make, chunk_invariant=True)
+
+
+def test_it_is_a_writer_for_numbers() -> None:
+    def items(count: int, seed: int) -> TensorDict:
+        made = make_items(count, seed)
+        return made.set("target", made["logits"][:, :2])
+
+    check_writer(BalancedInfoReservoirWriter, items=items, chunk_invariant=True)
+
+
+def test_items_that_others_write_change_group() -> None:
+    buffer = Case(8, num_classes=4, tournament=1).buffer()
+    stream = make_stream(0, 60, num_classes=4)
+    extend_all(buffer, stream, [60])
+    new = stream[:3].clone()
+    new["target"] = torch.tensor([3, 3, 3])
+    buffer[torch.arange(3)] = new
+    buffer.writer.catch_up()
+    held = buffer.writer.save_state()["groups"]
+    assert held.tolist() == buffer[:]["target"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"admission": "all"}, "admission must be one of reservoir, capped, balanced"),
+        ({"victims": "some"}, "victims must be one of all, largest, own, got 'some'"),
+        ({"tournament": 0}, "tournament must be at least 1, got 0"),
+        ({"gamma": float("nan")}, "gamma must be a finite number, got nan"),
+        ({"gamma_learnability": float("inf")}, "gamma_learnability must be a finite"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_named(options: dict[str, Any], message: str) -> None:
+    make: Callable[..., Any] = BalancedInfoReservoirWriter
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+def test_a_case_of_its_own_is_not_that_of_another() -> None:
+    """The reference tells settings apart, so the tests above can fail."""
+    stream = make_stream(1, 300, num_classes=4)
+    case = Case(10, num_classes=4, thresholds=(-0.5, -0.5))
+    expected = case.run(stream, [300], 0).memory
+    for changed in (
+        {"admission": "reservoir"},
+        {"victims": "all"},
+        {"tournament": 1},
+        {"thresholds": (None, -0.5)},
+        {"thresholds": (-0.5, None)},
+    ):
+        assert replace(case, **changed).run(stream, [300], 0).memory != expected
