@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,19 +12,21 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 
 from info_replay.decision import Decision, Places
-from info_replay.model.criteria import Criterion, Learnability
-from info_replay.model.moments import RunningMoments
+from info_replay.model.criteria import MIC, Criterion
+from info_replay.model.modes import ModeDetector
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import SequentialScores
 from info_replay.random_stream import generator_of
 from info_replay.transfer import to_host
-from info_replay.validation import check_choice, check_count, check_finite
+from info_replay.validation import check_choice, check_count
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["BalancedInfoReservoirWriter"]
 
 _ADMISSION = ("reservoir", "capped", "balanced")
 _VICTIMS = ("all", "largest", "own")
+_GROUPS = ("modes", "classes")
+_SURPRISE = MIC(eta=0.0)
 # What slots are drawn for: see generator_of().
 _PURPOSE = 1
 
@@ -32,11 +34,15 @@ _PURPOSE = 1
 class BalancedInfoReservoirWriter(InfoReservoirWriter):
     """Reservoir sampling in which groups are balanced and information decides the rest.
 
-    Three decisions about every item, each a part that can be chosen:
+    Four decisions about every item, each a part that can be chosen:
 
+    * **Which group is it of?** That of its class and, within the class, of the mode
+      that the stream is in (``groups``): where items of a class that the memory knew
+      well surprise it all at once, a new mode begins
+      (:class:`~info_replay.model.modes.ModeDetector`). Without ``num_classes`` all
+      items are of one class.
     * **Does it take part?** If its criterion reaches ``mean + gamma * deviation``, as
-      in InfoRS (Sec. 3.2), and its learnability a threshold of the same form, as in
-      InfoGS (Sec. 2.4). Either may be left out, with ``None``.
+      in InfoRS (Sec. 3.2).
     * **Is it stored?** With probability ``M / N`` (``admission``). As in reservoir
       sampling, ``N`` is the number of items that took part (``"reservoir"``). With
       ``"capped"``, no other group counts more than the item's own group or the median
@@ -45,19 +51,18 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
       item's own, so that each has a reservoir sample of its own.
     * **Which item leaves?** Of ``tournament`` items that are drawn at random, the one
       with the least criterion given the rest of the memory; 1 is a random item. They
-      are drawn from ``"all"`` slots, from the ``"largest"`` group, or from the item's
-      ``"own"`` (``victims``).
+      are drawn from ``"all"`` slots, from the ``"largest"`` groups (the item's own, if
+      it is one of them), or from the item's ``"own"`` (``victims``).
 
-    Groups are the classes; without ``num_classes`` all items are of one group. A batch
-    gives exactly the result of its items one by one.
+    A batch gives exactly the result of its items one by one.
 
     Args:
-        gamma: ``gamma_i`` of the threshold of the criterion, ``None`` for none.
-        gamma_learnability: ``gamma_l`` of that of the learnability, ``None`` for none.
+        gamma: ``gamma_i`` of the threshold, ``None`` for none.
         admission: ``"reservoir"``, ``"capped"`` or ``"balanced"``.
         victims: where items are drawn from of which one leaves: ``"all"``,
             ``"largest"`` or ``"own"``.
         tournament: how many are drawn.
+        groups: ``"modes"``, or ``"classes"`` for one mode per class.
         criterion, noise, jitter, num_classes, feature_key, target_key: as in
             :class:`InfoReservoirWriter`.
         decay, scale_targets, dtype: as in :class:`InfoReservoirWriter`.
@@ -66,30 +71,30 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         >>> import torch
         >>> from tensordict import TensorDict
         >>> from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
-        >>> writer = BalancedInfoReservoirWriter(num_classes=2)
+        >>> writer = BalancedInfoReservoirWriter(num_classes=3)
         >>> writer.seed = 0
         >>> buffer = TensorDictReplayBuffer(
-        ...     storage=LazyTensorStorage(10), writer=writer
+        ...     storage=LazyTensorStorage(12), writer=writer
         ... )
-        >>> labels = torch.tensor([0] * 900 + [1] * 100)
-        >>> features = labels[:, None] + torch.randn(1000, 3)
+        >>> labels = torch.tensor([0] * 1800 + [1] * 100 + [2] * 100)
+        >>> features = torch.eye(3)[labels] + torch.rand(2000, 3)
         >>> items = TensorDict(
-        ...     {"feature": features, "target": labels}, batch_size=[1000]
+        ...     {"feature": features, "target": labels}, batch_size=[2000]
         ... )
         >>> slots = buffer.extend(items)
         >>> buffer[:]["target"].bincount().tolist()
-        [5, 5]
+        [5, 3, 4]
     """
 
     def __init__(
         self,
         *,
         criterion: Criterion | None = None,
-        gamma: float | None = 0.0,
-        gamma_learnability: float | None = 0.0,
+        gamma: float | None = -0.5,
         admission: str = "capped",
         victims: str = "largest",
         tournament: int = 2,
+        groups: str = "modes",
         noise: float = 0.3,
         jitter: float = 0.1,
         num_classes: int | None = None,
@@ -111,111 +116,108 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             scale_targets=scale_targets,
             dtype=dtype,
         )
-        if gamma_learnability is not None:
-            check_finite("gamma_learnability", gamma_learnability)
         check_choice("admission", admission, _ADMISSION)
         check_choice("victims", victims, _VICTIMS)
+        check_choice("groups", groups, _GROUPS)
         check_count("tournament", tournament)
         self.gamma = gamma  # type: ignore[assignment]
-        self.gamma_learnability = gamma_learnability
         self.admission = admission
         self.victims = victims
         self.tournament = tournament
-        self.learnability_moments = self.declare(
-            "learnability_moments", RunningMoments(decay)
-        )
+        self.groups = groups
+        self.modes = self.declare("modes", ModeDetector(num_classes or 1))
         # Items of each group that took part, and the group of what is in each slot.
-        self._numbers = self.array("numbers", num_classes or 1, np.int64, low=0)
-        self._groups = self.per_slot(
-            "groups", np.int64, empty=-1, low=-1, high=(num_classes or 1) - 1
+        self._numbers = self.array("numbers", self.modes.num_groups, np.int64, low=0)
+        self._held = self.per_slot(
+            "held", np.int64, empty=-1, low=-1, high=self.modes.num_groups - 1
         )
-
-    def _all_moments(self) -> list[tuple[RunningMoments, Criterion]]:
-        return [
-            (self.moments, self.criterion),
-            (self.learnability_moments, Learnability()),
-        ]
 
     def _select(self, items: ScoredBatch) -> Decision:
         """Decide about items that meet a full memory."""
         labels = self._labels(items.targets)
-        draws = self.uniforms(items.count)[:, 0]
-        capacity = self.slots.capacity
-        tests = self._all_moments()
-        gammas = self.gamma, self.gamma_learnability
-        sequence = SequentialScores(items, *(criterion for _, criterion in tests))
+        draws = self.uniforms(items.count)[:, 0] / self.slots.capacity
+        sequence = SequentialScores(items, self.criterion, _SURPRISE)
 
         def accept(
             first: int, by_criterion: list[NDArray[np.float64]], state: _State
         ) -> tuple[Places, Places, Callable[[int], _State]]:
-            before, numbers, groups = state
-            walks = [
-                moments.walk(scores, its)
-                for (moments, _), scores, its in zip(
-                    tests, by_criterion, before, strict=True
+            scores, surprises = by_criterion
+            moments = self.moments.walk(scores, state.moments)
+            groups, modes = self._walk(labels[first:], surprises, state.modes)
+            rows = np.arange(len(scores))
+            if self.gamma is not None:
+                passes = scores >= moments.thresholds(self.gamma, self.dtype)
+                rows = passes.nonzero()[0]
+            part = groups[rows]
+            stored = rows[
+                _admitted(
+                    self.admission,
+                    state.numbers,
+                    part,
+                    draws[first + rows],
+                    sequence.look_ahead,
                 )
             ]
-            passes = np.ones(len(by_criterion[0]), dtype=bool)
-            for walk, scores, gamma in zip(walks, by_criterion, gammas, strict=True):
-                if gamma is not None:
-                    passes &= scores >= walk.thresholds(gamma, self.dtype)
-            rows = passes.nonzero()[0]
-            part = labels[first + rows]
-            stored = (
-                first
-                + rows[
-                    _admitted(
-                        self.admission,
-                        numbers,
-                        part,
-                        draws[first + rows] / capacity,
-                        sequence.look_ahead,
-                    )
-                ]
-            )
-            slots = self._find_slots(stored.tolist(), labels, groups, sequence)
+            slots = self._find_slots(first + stored, groups[stored], state, sequence)
 
             def state_after(count: int) -> _State:
                 new = np.bincount(
-                    part[: rows.searchsorted(count)], minlength=len(numbers)
+                    part[: rows.searchsorted(count)], minlength=len(state.numbers)
                 )
-                done = int(stored.searchsorted(first + count))
-                after = groups
+                done = int(stored.searchsorted(count))
+                held = state.held
                 if done:
-                    after = groups.copy()
-                    for item, slot in zip(stored[:done], slots[:done], strict=True):
-                        after[slot] = labels[item]
-                return [walk.after(count) for walk in walks], numbers + new, after
+                    held = held.copy()
+                    for group, slot in zip(groups[stored[:done]], slots, strict=False):
+                        held[slot] = group
+                after = modes
+                if count < len(scores):
+                    seen = slice(first, first + count)
+                    _, after = self._walk(labels[seen], surprises[:count], state.modes)
+                return _State(moments.after(count), after, state.numbers + new, held)
 
-            return stored, slots, state_after
+            return first + stored, slots, state_after
 
-        states = [moments.state for moments, _ in tests]
-        after = sequence.run(accept, (states, self._numbers.array, self._groups.array))
+        before = _State(
+            self.moments.state,
+            self.modes.state,
+            self._numbers.array,
+            self._held.array,
+        )
+        after = sequence.run(accept, before)
         assignment = sequence.assignment
 
         def commit() -> None:
-            states, self._numbers.array[:], self._groups.array[:] = after
-            for (moments, _), its in zip(tests, states, strict=True):
-                moments.state = its
-            self.reservoir_count = int(self._numbers.array.sum())
+            self.moments.state, self.modes.state = after.moments, after.modes
+            self._numbers.array[:] = after.numbers
+            self._held.array[:] = after.held
+            self.reservoir_count = int(after.numbers.sum())
             self._add_to_standardization(items)
             if assignment.owner:
                 self.memory.follow(*assignment.changes(items.rows))
 
         return Decision(assignment.slots, commit)
 
+    def _walk(
+        self, labels: Places, surprises: NDArray[np.float64], state: Any = None
+    ) -> tuple[Places, NDArray[np.float64]]:
+        """The group of each item, and the state of the modes after all."""
+        if self.groups == "modes":
+            return self.modes.walk(labels, surprises, state)
+        return labels, self.modes.state
+
     def _find_slots(
         self,
-        stored: list[int],
-        labels: Places,
+        stored: Places,
         groups: Places,
+        state: _State,
         sequence: SequentialScores,
     ) -> Places:
-        """The slot that each of some items gets."""
-        drawn = self._draw_slots(stored, labels, groups, sequence.presumed)
-        if self.tournament == 1 or not stored:
+        """The slot that each of some items gets, given their groups."""
+        drawn = self._draw_slots(stored, groups, state, sequence.presumed)
+        if self.tournament == 1 or not drawn:
             return np.array([slots[0] for slots in drawn], dtype=np.int64)
-        scores = sequence.leave_one_out(stored, drawn)
+        scores = sequence.leave_one_out(stored.tolist(), drawn)
         return np.array(
             [
                 slots[_least(found, self.dtype)]
@@ -224,54 +226,49 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         )
 
     def _draw_slots(
-        self,
-        stored: list[int],
-        labels: Places,
-        groups: Places,
-        presumed: dict[int, int],
+        self, stored: Places, groups: Places, state: _State, presumed: dict[int, int]
     ) -> list[Places]:
         """Slots of the items of which one leaves, for each item that is stored.
 
         How many items of each group there are follows from the items that are stored;
         which slot each of them gets is presumed, as scores presume it.
         """
-        sizes = np.bincount(groups, minlength=len(self._numbers.array))
-        groups = groups.copy()
+        held = state.held.copy()
+        sizes = np.bincount(held, minlength=len(state.numbers))
         drawn = []
-        for item in stored:
-            group = int(labels[item])
+        for item, group in zip(stored.tolist(), groups.tolist(), strict=True):
             generator = generator_of(self.seed, _PURPOSE, self.draw_count + item)
-            place = self._place_of_victims(group, sizes, generator)
-            members = np.arange(len(groups))
-            if place is not None:
+            places = self._places_of_victims(group, sizes)
+            members = np.arange(len(held))
+            if places is not None:
                 # None may be there where a slot that was got is not presumed yet.
-                its = (groups == place).nonzero()[0]
+                its = places[held].nonzero()[0]
                 members = its if its.size else members
-                sizes[place] -= 1
-                sizes[group] += 1
-            count = min(self.tournament, len(members))
-            drawn.append(members[generator.choice(len(members), count, replace=False)])
+            slots = generator.choice(
+                members, min(self.tournament, len(members)), replace=False
+            )
+            drawn.append(slots)
             if item in presumed:
-                groups[presumed[item]] = group
+                slot = presumed[item]
+                sizes[held[slot]] -= 1
+                sizes[group] += 1
+                held[slot] = group
         return drawn
 
-    def _place_of_victims(
-        self, group: int, sizes: Places, generator: np.random.Generator
-    ) -> int | None:
-        """The group that an item's victim is of, ``None`` for any."""
+    def _places_of_victims(self, group: int, sizes: Places) -> NDArray[np.bool_] | None:
+        """Which groups an item's victim may be of, ``None`` for all."""
         if self.victims == "all":
             return None
-        if self.victims == "own" and sizes[group]:
-            return group
-        largest = (sizes == sizes.max()).nonzero()[0]
-        if group in largest:
-            return group
-        return int(largest[generator.integers(len(largest))])
+        largest = sizes == sizes.max()
+        if largest[group] or (self.victims == "own" and sizes[group]):
+            largest[:] = False
+            largest[group] = True
+        return largest
 
     # -- the rest of the contract -----------------------------------------------------
 
     def _labels(self, targets: torch.Tensor) -> Places:
-        """The group of each item."""
+        """The class of each item."""
         if self.num_classes is None:
             return np.zeros(len(targets), dtype=np.int64)
         (labels,) = to_host(targets.flatten())
@@ -284,30 +281,38 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
 
         def commit() -> None:
             fill()
-            self._count(labels, decision.slots)
+            self._count_filled(labels, decision.slots)
 
         return Decision(decision.slots, commit)
 
-    def _count(self, labels: Places, slots: Places) -> None:
-        """Count items that were stored because there was room."""
-        self._numbers.array += np.bincount(labels, minlength=len(self._numbers.array))
-        self._groups.array[slots] = labels
+    def _count_filled(self, labels: Places, slots: Places) -> None:
+        """Count items that were stored because there was room, of their first modes."""
+        self._numbers.array += np.bincount(labels, minlength=self.modes.num_groups)
+        self._held.array[slots] = labels
 
     def adopt(self, items: TensorDictBase) -> None:
         """Count items that the storage brought along, as if they had filled it."""
         super().adopt(items)
-        self._count(self._labels(items.get(self.target_key)), np.arange(len(items)))
+        labels = self._labels(items.get(self.target_key))
+        self._count_filled(labels, np.arange(len(items)))
 
     def resync(self) -> None:
-        """Look again at what is stored."""
+        """Look again at what is stored; a new class in a slot is in its last mode."""
         super().resync()
         size = len(self.slots)
-        stored = self.slots.leaf(self.target_key)[:size]
-        self._groups.array[:size] = self._labels(stored)
+        labels = self._labels(self.slots.leaf(self.target_key)[:size])
+        held = self._held.array[:size]
+        same = (held >= 0) & (held % self.modes.num_classes == labels)
+        held[:] = np.where(same, held, self.modes.groups_of(labels))
 
 
-#: Moments, items of each group that took part, group of each slot.
-_State = tuple[list[NDArray[np.float64]], Places, Places]
+class _State(NamedTuple):
+    """What follows from the items so far: as the writer keeps it."""
+
+    moments: NDArray[np.float64]
+    modes: NDArray[np.float64]
+    numbers: Places
+    held: Places
 
 
 def _admitted(

@@ -50,6 +50,7 @@ class Run:
         reservoir_count: items that entered reservoir sampling.
         scores: criterion with which each item was tested.
         learnabilities: with which each item was tested, if the policy does.
+        groups: of what is in each slot, class and mode, if the policy has groups.
     """
 
     slots: list[int] = field(default_factory=list)
@@ -57,6 +58,7 @@ class Run:
     reservoir_count: int = 0
     scores: list[float] = field(default_factory=list)
     learnabilities: list[float] = field(default_factory=list)
+    groups: list[tuple[int, int]] = field(default_factory=list)
 
     def put(self, item: int, slot: int) -> None:
         """Give an item a slot, a new one or one that another item holds."""
@@ -236,42 +238,63 @@ def info_reservoir(items: Items, settings: Settings, draws: Array) -> Run:
     return run
 
 
+def modes(labels: Sequence[int], surprises: Sequence[float]) -> list[int]:
+    """Which mode of its class each item is of (model/modes.py), item by item."""
+    known: dict[int, list[float]] = {}
+    sums, numbers = dict.fromkeys(labels, 0.0), dict.fromkeys(labels, 0)
+    found = []
+    for label, surprise in zip(labels, surprises, strict=True):
+        seen = known.setdefault(label, [])
+        if len(seen) >= 30:
+            _, mean, deviation = moments(seen, 0.99)
+            deviation = max(deviation, 1e-6 * (1 + abs(mean)))
+            step = max(-4.0, min(4.0, (surprise - mean) / deviation))
+            sums[label] = max(0.0, sums[label] + step - 0.5)
+            if sums[label] > 20:
+                numbers[label] += 1
+                sums[label] = 0.0
+                seen.clear()
+        seen.append(surprise)
+        found.append(numbers[label])
+    return found
+
+
 def balanced_info_reservoir(
     items: Items,
-    groups: Sequence[int],
+    labels: Sequence[int],
     settings: Settings,
     draws: Array,
     seed: int,
     *,
-    gammas: tuple[float | None, float | None],
+    gamma: float | None,
     admission: str,
     victims: str,
     tournament: int,
+    by_mode: bool,
 ) -> Run:
     """What :class:`info_replay.BalancedInfoReservoirWriter` describes."""
     run = Run()
-    numbers = dict.fromkeys(groups, 0)
-    for item, group in enumerate(groups):
+    groups: list[tuple[int, int]] = []
+    surprises: list[float] = []
+    numbers: dict[tuple[int, int], int] = {}
+    for item, label in enumerate(labels):
         known = items.after(item + 1)
         memory = known.memory(run.memory, settings)
         score = settings.criterion(memory, *known.point(item))
-        learnable = memory.learnability(*known.point(item))
+        full = len(run.memory) == settings.capacity
+        mode = 0
+        if full and by_mode:
+            surprises.append(memory.surprise(*known.point(item)))
+            mode = modes(labels[item + 1 - len(surprises) : item + 1], surprises)[-1]
+        group = (label, mode)
+        groups.append(group)
         slot = -1
-        if len(run.memory) < settings.capacity:
+        if not full:
             slot = len(run.memory)
-            numbers[group] += 1
-        elif all(
-            gamma is None or value >= threshold(history, gamma, settings.decay)
-            for gamma, value, history in zip(
-                gammas,
-                (score, learnable),
-                (run.scores, run.learnabilities),
-                strict=True,
-            )
-        ):
-            numbers[group] += 1
-            seen = [number for number in numbers.values() if number]
-            own = numbers[group]
+            numbers[group] = numbers.get(group, 0) + 1
+        elif gamma is None or score >= threshold(run.scores, gamma, settings.decay):
+            own = numbers[group] = numbers.get(group, 0) + 1
+            seen = [*numbers.values()]
             if admission == "capped":
                 cap = max(own, statistics.median(seen))
                 seen = [min(number, cap) for number in seen]
@@ -280,13 +303,12 @@ def balanced_info_reservoir(
             if draws[item] * sum(seen) < settings.capacity:
                 generator = generator_of(seed, 1, item)
                 held = [groups[each] for each in run.memory]
-                pool = _slots_of_victims(victims, group, held, generator)
+                pool = _slots_of_victims(victims, group, held)
                 count = min(tournament, len(pool))
-                chosen = generator.choice(len(pool), count, replace=False)
+                chosen = generator.choice(pool, count, replace=False)
                 left = {
-                    pool[place]: settings.criterion(
-                        memory.without(pool[place]),
-                        *known.point(run.memory[pool[place]]),
+                    place: settings.criterion(
+                        memory.without(place), *known.point(run.memory[place])
                     )
                     for place in chosen.tolist()
                 }
@@ -294,25 +316,25 @@ def balanced_info_reservoir(
                 least += TIE * (1 + abs(least))
                 slot = next(each for each in left if left[each] <= least)
         run.scores.append(score)
-        run.learnabilities.append(learnable)
         run.slots.append(slot)
         if slot >= 0:
             run.put(item, slot)
     run.reservoir_count = sum(numbers.values())
+    run.groups = [groups[each] for each in run.memory]
     return run
 
 
 def _slots_of_victims(
-    victims: str, group: int, held: list[int], generator: np.random.Generator
+    victims: str, group: tuple[int, int], held: list[tuple[int, int]]
 ) -> list[int]:
     """Slots that one is drawn from, given the group of what each slot holds."""
     if victims == "all":
         return [*range(len(held))]
     most = max(map(held.count, held))
-    largest = sorted({each for each in held if held.count(each) == most})
-    if not (victims == "own" and group in held) and group not in largest:
-        group = largest[int(generator.integers(len(largest)))]
-    return [slot for slot, each in enumerate(held) if each == group]
+    largest = {each for each in held if held.count(each) == most}
+    if group in largest or (victims == "own" and group in held):
+        largest = {group}
+    return [slot for slot, each in enumerate(held) if each in largest]
 
 
 def info_greedy(

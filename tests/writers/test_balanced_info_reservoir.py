@@ -29,7 +29,8 @@ VICTIMS = ["all", "largest", "own"]
 class Case(AnyCase):
     """A memory of balanced InfoRS."""
 
-    thresholds: tuple[float | None, float | None] = (0.0, 0.0)
+    gamma: float | None = 0.0  # type: ignore[assignment]
+    by_mode: bool = True
     admission: str = "capped"
     victims: str = "largest"
     tournament: int = 3
@@ -37,8 +38,8 @@ class Case(AnyCase):
     def buffer(self) -> SelectiveReplayBuffer:
         writer = BalancedInfoReservoirWriter(
             criterion=self.criterion[0],
-            gamma=self.thresholds[0],
-            gamma_learnability=self.thresholds[1],
+            gamma=self.gamma,
+            groups="modes" if self.by_mode else "classes",
             admission=self.admission,
             victims=self.victims,
             tournament=self.tournament,
@@ -58,7 +59,8 @@ class Case(AnyCase):
             self.settings(),
             reference.random_numbers(seed, len(stream)),
             seed,
-            gammas=self.thresholds,
+            gamma=self.gamma,
+            by_mode=self.by_mode,
             admission=self.admission,
             victims=self.victims,
             tournament=self.tournament,
@@ -70,7 +72,8 @@ cases = st.builds(
     Case,
     capacity=st.integers(1, 12),
     criterion=st.sampled_from(CRITERIA),
-    thresholds=st.tuples(gammas, gammas),
+    gamma=gammas,
+    by_mode=st.booleans(),
     admission=st.sampled_from(ADMISSIONS),
     victims=st.sampled_from(VICTIMS),
     tournament=st.integers(1, 5),
@@ -120,7 +123,7 @@ def test_repeated_items_make_no_difference(
 def test_a_long_stream(size: int, feature_dim: int) -> None:
     stream = make_stream(1, 480, feature_dim=feature_dim, num_classes=5)
     sizes = [size] * (480 // size) + ([480 % size] if 480 % size else [])
-    case = Case(30, thresholds=(-0.5, -0.5), decay=0.99, num_classes=5)
+    case = Case(30, gamma=-0.5, decay=0.99, num_classes=5)
     _, run = case.check(stream, sizes)
     assert run.reservoir_count > 150
     assert sum(slot >= 0 for slot in run.slots) > 60
@@ -149,9 +152,7 @@ def offer(writer: BalancedInfoReservoirWriter, labels: list[int], seed: int) -> 
 
 
 def without_thresholds(**options: Any) -> BalancedInfoReservoirWriter:
-    return BalancedInfoReservoirWriter(
-        num_classes=4, gamma=None, gamma_learnability=None, **options
-    )
+    return BalancedInfoReservoirWriter(num_classes=4, gamma=None, **options)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +264,7 @@ def test_items_that_others_write_change_group() -> None:
     new["target"] = torch.tensor([3, 3, 3])
     buffer[torch.arange(3)] = new
     buffer.writer.catch_up()
-    held = buffer.writer.save_state()["groups"]
+    held = buffer.writer.save_state()["held"] % 4
     assert held.tolist() == buffer[:]["target"].tolist()
 
 
@@ -274,7 +275,7 @@ def test_items_that_others_write_change_group() -> None:
         ({"victims": "some"}, "victims must be one of all, largest, own, got 'some'"),
         ({"tournament": 0}, "tournament must be at least 1, got 0"),
         ({"gamma": float("nan")}, "gamma must be a finite number, got nan"),
-        ({"gamma_learnability": float("inf")}, "gamma_learnability must be a finite"),
+        ({"groups": "clusters"}, "groups must be one of modes, classes, got"),
     ],
     ids=str,
 )
@@ -287,13 +288,12 @@ def test_a_wrong_setting_is_named(options: dict[str, Any], message: str) -> None
 def test_a_case_of_its_own_is_not_that_of_another() -> None:
     """The reference tells settings apart, so the tests above can fail."""
     stream = make_stream(1, 300, num_classes=4)
-    case = Case(10, num_classes=4, thresholds=(-0.5, -0.5))
+    case = Case(10, num_classes=4, gamma=-0.5)
     expected = case.run(stream, [300], 0).memory
     for changed in (
         {"admission": "reservoir"},
         {"victims": "all"},
         {"tournament": 1},
-        {"thresholds": (None, -0.5)},
-        {"thresholds": (-0.5, None)},
+        {"gamma": None},
     ):
         assert replace(case, **changed).run(stream, [300], 0).memory != expected
