@@ -29,8 +29,8 @@ _KNOWN = (1 - _DECAY**29.5) / (1 - _DECAY)
 # An item adds its distance from the usual, in deviations and not more than the first
 # number, beyond the second; so much together is a jump.
 _CLIP, _SLACK, _JUMP = 4.0, 0.5, 20.0
-# Least deviation, relative to the surprise: rounding is no surprise.
-_ROUNDING = 1e-6
+# Least variance, relative to the square of the surprise: rounding is no surprise.
+_ROUNDING = 1e-12
 
 # Modes that are told apart: so many together, and at least so many of each class.
 _MOST, _LEAST = 1000, 10
@@ -154,29 +154,30 @@ def _find_starts(
 ) -> tuple[list[int], Array]:
     """The items with which modes begin, ascending, and the state after all items."""
     after = state.copy()
-    # A row per class, its items side by side.
     counts = np.bincount(labels, minlength=len(state))
     classes = counts.nonzero()[0]
     counts = counts[classes]
+    # A row per class, its items side by side, the last one again where there are less.
     order = labels.argsort(kind="stable")
-    row = np.arange(len(classes)).repeat(counts)
-    place = np.arange(len(labels)) - (counts.cumsum() - counts).repeat(counts)
-    items = np.zeros((len(classes), counts.max(initial=0)), dtype=np.int64)
-    items[row, place] = order
+    places = np.minimum(np.arange(counts.max(initial=0)), counts[:, None] - 1)
+    items = order[places + (counts.cumsum() - counts)[:, None]]
     starts: list[int] = []
     while len(classes):
         jumps, after[classes, :_MODE] = _first_jumps(
             values[items], counts, after[classes, :_MODE]
         )
         (again,) = (jumps >= 0).nonzero()
+        if not again.size:
+            break
         # What comes from a jump on is looked at again, as of a class that is new.
         jumps, classes, counts = jumps[again], classes[again], counts[again]
         starts += items[again, jumps].tolist()
         after[classes, :_MODE] = 0
-        counts = counts - jumps
-        shifted = jumps[:, None] + np.arange(counts.max(initial=0))
-        shifted = np.minimum(shifted, items.shape[1] - 1)
+        shifted = np.minimum(
+            np.arange(items.shape[1]) + jumps[:, None], counts[:, None] - 1
+        )
         items = np.take_along_axis(items[again], shifted, 1)
+        counts = counts - jumps
     return sorted(starts), after
 
 
@@ -188,27 +189,50 @@ def _first_jumps(values: Array, counts: Places, state: Array) -> tuple[Places, A
         counts: how many each row has, from the left, shape ``(C,)``.
         state: moments and sum before them, shape ``(C, 4)``.
     """
-    weight, mean, squares, total = (state[:, [column]] for column in range(_MODE))
+    row, size = np.arange(len(values)), values.shape[1]
+    weight, mean, squares, total = state.T[:, :, None]
+    fade = _DECAY ** np.arange(size + 1.0)
+    weights = fade * weight + (1 - fade) / (1 - _DECAY)
     # Fading sums are plain ones of values / decay^i. 512 items fade them by e^-5.
-    fade = _DECAY ** np.arange(1.0, values.shape[1] + 1)
+    fade = fade[1:]
     reference = np.where(weight > 0, mean, values[:, :1])
     distances = values - reference
-    weights = np.hstack([weight, fade * weight + (1 - fade) / (1 - _DECAY)])
-    firsts = fade * (distances / fade).cumsum(1)
-    seconds = fade * (squares + (distances * distances / fade).cumsum(1))
-    shifts = firsts / weights[:, 1:]
-    means = np.hstack([mean, reference + shifts])
-    spread = np.hstack([squares, np.maximum(seconds - shifts * firsts, 0)])
-    deviations = np.sqrt(spread[:, :-1] / np.maximum(weights[:, :-1], 1))
-    floor = _ROUNDING * (1 + np.abs(means[:, :-1]))
-    steps = (values - means[:, :-1]) / np.maximum(deviations, floor)
-    steps = np.clip(steps, -_CLIP, _CLIP) - _SLACK
-    steps[weights[:, :-1] < _KNOWN] = 0
+    scaled = distances / fade
+    shifts = scaled.cumsum(1)
+    shifts *= fade
+    firsts = shifts.copy()
+    shifts /= weights[:, 1:]
+    spread = (scaled * distances).cumsum(1)
+    spread += squares
+    spread *= fade
+    spread -= shifts * firsts
+    np.maximum(spread, 0, out=spread)
+    # Each item against the moments before it.
+    variances = np.empty_like(values)
+    variances[:, :1] = squares
+    variances[:, 1:] = spread[:, :-1]
+    variances /= np.maximum(weights[:, :-1], 1)
+    distances[:, 1:] -= shifts[:, :-1]
+    steps = distances / np.sqrt(variances + _ROUNDING * (1 + values * values))
+    np.clip(steps, -_CLIP, _CLIP, out=steps)
+    steps -= _SLACK
+    steps *= weights[:, :-1] > _KNOWN
     # max(0, S + step), again and again, is the sum above its least value so far.
-    sums = np.hstack([total, total + steps.cumsum(1)])
-    sums = sums - np.minimum(np.minimum.accumulate(sums, 1), 0)
-    jumps = sums[:, 1:] > _JUMP
-    jumps &= np.arange(values.shape[1]) < counts[:, None]
-    found = np.where(jumps.any(1), jumps.argmax(1), -1)
-    after = np.stack([weights, means, spread, sums], 2)[range(len(values)), counts]
+    sums = total + steps.cumsum(1)
+    sums -= np.minimum(np.minimum.accumulate(sums, 1), 0)
+    last = counts - 1
+    after = np.stack(
+        [
+            weights[row, counts],
+            reference[:, 0] + shifts[row, last],
+            spread[row, last],
+            sums[row, last],
+        ],
+        1,
+    )
+    found = np.full(len(values), -1)
+    if sums.max() > _JUMP:
+        jumps = sums > _JUMP
+        jumps &= np.arange(size) < counts[:, None]
+        found = np.where(jumps.any(1), jumps.argmax(1), -1)
     return found, after
