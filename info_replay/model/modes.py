@@ -35,8 +35,9 @@ _ROUNDING = 1e-12
 # Modes that are told apart: so many together, and at least so many of each class.
 _MOST, _LEAST = 1000, 10
 
-# Columns of the state: fading moments of the surprise, the sum, and the mode.
-_WEIGHT, _MEAN, _SQUARES, _SUM, _MODE = range(5)
+# Columns of the state: fading moments of the surprise, the sum, and how many modes
+# there have been, 0 before the first item.
+_WEIGHT, _MEAN, _SQUARES, _SUM, _MODES = range(5)
 
 
 class ModeDetector:
@@ -54,9 +55,11 @@ class ModeDetector:
 
     Args:
         num_classes: classes, each with a sum of its own.
+        finds: whether modes are looked for; else each class is one.
 
     Attributes:
         num_classes: as given.
+        finds: as given.
         num_groups: modes that can be told apart. Mode ``m`` of class ``c`` is the group
             ``c + m * num_classes``; the last mode of a class does not end.
 
@@ -65,19 +68,20 @@ class ModeDetector:
         >>> labels, surprises = np.zeros(500, dtype=int), np.zeros(500)
         >>> surprises[:] = np.random.default_rng(0).normal(size=500)
         >>> surprises[300:] += 2
-        >>> groups, detector.state = detector.walk(labels, surprises)
-        >>> groups[[299, 320]].tolist()
-        [0, 1]
+        >>> groups, counts, detector.state = detector.walk(labels, surprises)
+        >>> groups[[299, 320]].tolist(), counts[[299, 320]].tolist()
+        ([0, 1], [1, 2])
     """
 
-    def __init__(self, num_classes: int) -> None:
+    def __init__(self, num_classes: int, finds: bool = True) -> None:
         self.num_classes = num_classes
+        self.finds = finds
         self.num_groups = num_classes * max(_LEAST, _MOST // num_classes)
         self._state = SharedArray((num_classes, 5), np.float64)
 
     def walk(
         self, labels: Places, surprises: Array, state: Array | None = None
-    ) -> tuple[Places, Array]:
+    ) -> tuple[Places, Places, Array]:
         """Tell items apart, oldest first; nothing is changed.
 
         Args:
@@ -86,17 +90,26 @@ class ModeDetector:
             state: where to start from; by default the current one.
 
         Returns:
-            The group of each item, ``(n,)``, and the state after all.
+            The group of each item and how many groups there are with it, each ``(n,)``,
+            and the state after all.
         """
-        state = self._state.array if state is None else state
-        groups = self.groups_of(labels, state)
-        starts, after = _find_starts(labels, surprises, state)
+        before = self._state.array if state is None else state
+        first = np.zeros(len(labels), dtype=np.int64)
+        after = before.copy()
+        if not before[labels, _MODES].all():
+            classes, items = np.unique(labels, return_index=True)
+            new = before[classes, _MODES] == 0
+            first[items[new]] = 1
+            after[classes[new], _MODES] = 1
+        groups = self.groups_of(labels, after)
+        starts = _find_starts(labels, surprises, after) if self.finds else []
         for start in starts:
             label = labels[start]
             if groups[start] + self.num_classes < self.num_groups:
                 groups[start:][labels[start:] == label] += self.num_classes
-                after[label, _MODE] += 1
-        return groups, after
+                after[label, _MODES] += 1
+                first[start] = 1
+        return groups, first.cumsum() + int(before[:, _MODES].sum()), after
 
     def groups_of(self, labels: Places, state: Array | None = None) -> Places:
         """The groups that classes are in now.
@@ -106,7 +119,17 @@ class ModeDetector:
             state: as of when; by default now.
         """
         state = self._state.array if state is None else state
-        return labels + self.num_classes * state[labels, _MODE].astype(np.int64)
+        modes = np.maximum(state[labels, _MODES] - 1, 0)
+        return labels + self.num_classes * modes.astype(np.int64)
+
+    def see(self, labels: Places) -> None:
+        """Note that there are classes, whose surprise is not known.
+
+        Args:
+            labels: of any number of items.
+        """
+        modes = self._state.array[:, _MODES]
+        modes[labels] = np.maximum(modes[labels], 1)
 
     @property
     def state(self) -> Array:
@@ -133,14 +156,14 @@ class ModeDetector:
         """Raise ``ValueError`` if a :meth:`state_dict` does not fit."""
         self._state.check_state(state_dict["state"])
         state = state_dict["state"].numpy()
-        modes = state[:, _MODE]
+        modes = state[:, _MODES]
         if not (
-            (state[:, [_WEIGHT, _SQUARES, _SUM, _MODE]] >= 0).all()
+            (state[:, [_WEIGHT, _SQUARES, _SUM, _MODES]] >= 0).all()
             and (modes == np.floor(modes)).all()
-            and modes.max() * self.num_classes < self.num_groups
+            and modes.max() * self.num_classes <= self.num_groups
         ):
             raise ValueError(
-                "expected weights, squares and sums of at least 0 and modes below "
+                "expected weights, squares and sums of at least 0 and modes up to "
                 f"{self.num_groups // self.num_classes}, got {told(state)}"
             )
 
@@ -149,11 +172,8 @@ class ModeDetector:
         self._state.load_state_dict(state_dict["state"])
 
 
-def _find_starts(
-    labels: Places, values: Array, state: Array
-) -> tuple[list[int], Array]:
-    """The items with which modes begin, ascending, and the state after all items."""
-    after = state.copy()
+def _find_starts(labels: Places, values: Array, state: Array) -> list[int]:
+    """The items with which modes begin, ascending; the state follows all items."""
     counts = np.bincount(labels, minlength=len(state))
     classes = counts.nonzero()[0]
     counts = counts[classes]
@@ -163,8 +183,8 @@ def _find_starts(
     items = order[places + (counts.cumsum() - counts)[:, None]]
     starts: list[int] = []
     while len(classes):
-        jumps, after[classes, :_MODE] = _first_jumps(
-            values[items], counts, after[classes, :_MODE]
+        jumps, state[classes, :_MODES] = _first_jumps(
+            values[items], counts, state[classes, :_MODES]
         )
         (again,) = (jumps >= 0).nonzero()
         if not again.size:
@@ -172,13 +192,13 @@ def _find_starts(
         # What comes from a jump on is looked at again, as of a class that is new.
         jumps, classes, counts = jumps[again], classes[again], counts[again]
         starts += items[again, jumps].tolist()
-        after[classes, :_MODE] = 0
+        state[classes, :_MODES] = 0
         shifted = np.minimum(
             np.arange(items.shape[1]) + jumps[:, None], counts[:, None] - 1
         )
         items = np.take_along_axis(items[again], shifted, 1)
         counts = counts - jumps
-    return sorted(starts), after
+    return sorted(starts)
 
 
 def _first_jumps(values: Array, counts: Places, state: Array) -> tuple[Places, Array]:

@@ -14,11 +14,12 @@ from tensordict.utils import NestedKey
 from info_replay.decision import Decision, Places
 from info_replay.model.criteria import MIC, Criterion
 from info_replay.model.modes import ModeDetector
+from info_replay.model.moments import MomentsWalk
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import SequentialScores
 from info_replay.random_stream import generator_of
 from info_replay.transfer import to_host
-from info_replay.validation import check_choice, check_count
+from info_replay.validation import check_choice, check_count, check_finite
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["BalancedInfoReservoirWriter"]
@@ -42,7 +43,9 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
       (:class:`~info_replay.model.modes.ModeDetector`). Without ``num_classes`` all
       items are of one class.
     * **Does it take part?** If its criterion reaches ``mean + gamma * deviation``, as
-      in InfoRS (Sec. 3.2).
+      in InfoRS (Sec. 3.2). Where the memory has few slots for each group, only what
+      is very informative does: ``crowded_gamma`` is the ``gamma`` of less than
+      ``room`` slots per group.
     * **Is it stored?** With probability ``M / N`` (``admission``). As in reservoir
       sampling, ``N`` is the number of items that took part (``"reservoir"``). With
       ``"capped"``, no other group counts more than the item's own group or the median
@@ -58,6 +61,8 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
 
     Args:
         gamma: ``gamma_i`` of the threshold, ``None`` for none.
+        crowded_gamma: the same where groups are many.
+        room: slots per group, below which they are.
         admission: ``"reservoir"``, ``"capped"`` or ``"balanced"``.
         victims: where items are drawn from of which one leaves: ``"all"``,
             ``"largest"`` or ``"own"``.
@@ -74,7 +79,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         >>> writer = BalancedInfoReservoirWriter(num_classes=3)
         >>> writer.seed = 0
         >>> buffer = TensorDictReplayBuffer(
-        ...     storage=LazyTensorStorage(12), writer=writer
+        ...     storage=LazyTensorStorage(15), writer=writer
         ... )
         >>> labels = torch.tensor([0] * 1800 + [1] * 100 + [2] * 100)
         >>> features = torch.eye(3)[labels] + torch.rand(2000, 3)
@@ -83,7 +88,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         ... )
         >>> slots = buffer.extend(items)
         >>> buffer[:]["target"].bincount().tolist()
-        [5, 3, 4]
+        [5, 5, 5]
     """
 
     def __init__(
@@ -91,9 +96,11 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         *,
         criterion: Criterion | None = None,
         gamma: float | None = -0.5,
+        crowded_gamma: float | None = 2.0,
+        room: float = 5.0,
         admission: str = "capped",
         victims: str = "largest",
-        tournament: int = 2,
+        tournament: int = 3,
         groups: str = "modes",
         noise: float = 0.3,
         jitter: float = 0.1,
@@ -120,12 +127,19 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         check_choice("victims", victims, _VICTIMS)
         check_choice("groups", groups, _GROUPS)
         check_count("tournament", tournament)
+        if crowded_gamma is not None:
+            check_finite("crowded_gamma", crowded_gamma)
+        check_finite("room", room)
         self.gamma = gamma  # type: ignore[assignment]
+        self.crowded_gamma = crowded_gamma
+        self.room = room
         self.admission = admission
         self.victims = victims
         self.tournament = tournament
         self.groups = groups
-        self.modes = self.declare("modes", ModeDetector(num_classes or 1))
+        self.modes = self.declare(
+            "modes", ModeDetector(num_classes or 1, finds=groups == "modes")
+        )
         # Items of each group that took part, and the group of what is in each slot.
         self._numbers = self.array("numbers", self.modes.num_groups, np.int64, low=0)
         self._held = self.per_slot(
@@ -143,11 +157,10 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         ) -> tuple[Places, Places, Callable[[int], _State]]:
             scores, surprises = by_criterion
             moments = self.moments.walk(scores, state.moments)
-            groups, modes = self._walk(labels[first:], surprises, state.modes)
-            rows = np.arange(len(scores))
-            if self.gamma is not None:
-                passes = scores >= moments.thresholds(self.gamma, self.dtype)
-                rows = passes.nonzero()[0]
+            groups, counts, modes = self.modes.walk(
+                labels[first:], surprises, state.modes
+            )
+            rows = self._take_part(scores, moments, counts)
             part = groups[rows]
             stored = rows[
                 _admitted(
@@ -173,7 +186,9 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
                 after = modes
                 if count < len(scores):
                     seen = slice(first, first + count)
-                    _, after = self._walk(labels[seen], surprises[:count], state.modes)
+                    *_, after = self.modes.walk(
+                        labels[seen], surprises[:count], state.modes
+                    )
                 return _State(moments.after(count), after, state.numbers + new, held)
 
             return first + stored, slots, state_after
@@ -198,13 +213,16 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
 
         return Decision(assignment.slots, commit)
 
-    def _walk(
-        self, labels: Places, surprises: NDArray[np.float64], state: Any = None
-    ) -> tuple[Places, NDArray[np.float64]]:
-        """The group of each item, and the state of the modes after all."""
-        if self.groups == "modes":
-            return self.modes.walk(labels, surprises, state)
-        return labels, self.modes.state
+    def _take_part(
+        self, scores: NDArray[np.float64], moments: MomentsWalk, counts: Places
+    ) -> Places:
+        """Which items take part, given how many groups there are with each."""
+        passes = np.ones(len(scores), dtype=bool)
+        crowded = counts * self.room > self.slots.capacity
+        for gamma, where in ((self.gamma, ~crowded), (self.crowded_gamma, crowded)):
+            if gamma is not None and where.any():
+                passes &= ~where | (scores >= moments.thresholds(gamma, self.dtype))
+        return passes.nonzero()[0]
 
     def _find_slots(
         self,
@@ -287,6 +305,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
 
     def _count_filled(self, labels: Places, slots: Places) -> None:
         """Count items that were stored because there was room, of their first modes."""
+        self.modes.see(labels)
         self._numbers.array += np.bincount(labels, minlength=self.modes.num_groups)
         self._held.array[slots] = labels
 

@@ -267,6 +267,8 @@ def balanced_info_reservoir(
     seed: int,
     *,
     gamma: float | None,
+    crowded_gamma: float | None,
+    room: float,
     admission: str,
     victims: str,
     tournament: int,
@@ -292,7 +294,12 @@ def balanced_info_reservoir(
         if not full:
             slot = len(run.memory)
             numbers[group] = numbers.get(group, 0) + 1
-        elif gamma is None or score >= threshold(run.scores, gamma, settings.decay):
+        elif _takes_part(
+            score,
+            run.scores,
+            crowded_gamma if len({*groups}) * room > settings.capacity else gamma,
+            settings,
+        ):
             own = numbers[group] = numbers.get(group, 0) + 1
             seen = [*numbers.values()]
             if admission == "capped":
@@ -322,6 +329,12 @@ def balanced_info_reservoir(
     run.reservoir_count = sum(numbers.values())
     run.groups = [groups[each] for each in run.memory]
     return run
+
+
+def _takes_part(
+    score: float, scores: list[float], gamma: float | None, settings: Settings
+) -> bool:
+    return gamma is None or score >= threshold(scores, gamma, settings.decay)
 
 
 def _slots_of_victims(

@@ -30,6 +30,8 @@ class Case(AnyCase):
     """A memory of balanced InfoRS."""
 
     gamma: float | None = 0.0  # type: ignore[assignment]
+    crowded_gamma: float | None = 0.5
+    room: float = 3.0
     by_mode: bool = True
     admission: str = "capped"
     victims: str = "largest"
@@ -39,6 +41,8 @@ class Case(AnyCase):
         writer = BalancedInfoReservoirWriter(
             criterion=self.criterion[0],
             gamma=self.gamma,
+            crowded_gamma=self.crowded_gamma,
+            room=self.room,
             groups="modes" if self.by_mode else "classes",
             admission=self.admission,
             victims=self.victims,
@@ -60,6 +64,8 @@ class Case(AnyCase):
             reference.random_numbers(seed, len(stream)),
             seed,
             gamma=self.gamma,
+            crowded_gamma=self.crowded_gamma,
+            room=self.room,
             by_mode=self.by_mode,
             admission=self.admission,
             victims=self.victims,
@@ -73,6 +79,8 @@ cases = st.builds(
     capacity=st.integers(1, 12),
     criterion=st.sampled_from(CRITERIA),
     gamma=gammas,
+    crowded_gamma=gammas,
+    room=st.sampled_from([0.0, 1.0, 4.0]),
     by_mode=st.booleans(),
     admission=st.sampled_from(ADMISSIONS),
     victims=st.sampled_from(VICTIMS),
@@ -295,5 +303,6 @@ def test_a_case_of_its_own_is_not_that_of_another() -> None:
         {"victims": "all"},
         {"tournament": 1},
         {"gamma": None},
+        {"room": 0.0},
     ):
         assert replace(case, **changed).run(stream, [300], 0).memory != expected
