@@ -28,9 +28,10 @@ def make_replay_buffer(
     can give all of them the same ones.
 
     Args:
-        policy: ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"gss"``, ``"fss-clust"``,
-            ``"coreset"``, ``"infogs"``, ``"infogs-rs"``, ``"infors"``, one that was
-            registered (:func:`register_policy`), or any writer as ``"module:Name"``.
+        policy: ``"auto"``, the one to begin with (:func:`~info_replay.writers.auto`);
+            ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"gss"``, ``"fss-clust"``, ``"coreset"``,
+            ``"infogs"``, ``"infogs-rs"``, ``"infors"``, one that was registered
+            (:func:`register_policy`), or any writer as ``"module:Name"``.
         capacity: number of slots.
         recent: how many of the slots, a number or a share, hold the most recent items,
             the policy selecting among older ones for the rest; see
@@ -46,9 +47,10 @@ def make_replay_buffer(
             needs is missing.
 
     Example:
-        >>> for policy in ("rs", "cbrs", "infors"):
+        >>> for policy in ("auto", "rs", "cbrs", "infors"):
         ...     buffer = make_replay_buffer(policy, 100, num_classes=10, batch_size=32)
         ...     buffer.writer
+        BalancedInfoReservoirWriter(write_count=0, reservoir_count=0)
         ReservoirWriter(write_count=0, reservoir_count=0)
         ClassBalancedReservoirWriter(write_count=0, reservoir_count=0)
         InfoReservoirWriter(write_count=0, reservoir_count=0)

@@ -18,7 +18,7 @@ __all__ = ["MEMORIES", "TARGETS", "DQNConfig"]
 TARGETS = ("td", "dyn")
 
 #: What a replay memory can keep, beside policies of the user's as ``"module:Name"``.
-MEMORIES = ("infors", "rs", "fifo", "prioritized")
+MEMORIES = ("auto", "infors", "rs", "fifo", "prioritized")
 
 
 def _check_policy(name: str) -> None:

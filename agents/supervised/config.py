@@ -199,8 +199,8 @@ class ExperimentConfig(Settings):
     )
     policy: str = option(
         "infors",
-        "what it keeps: rs, wrs, cbrs, gss, fss-clust, coreset, infogs, infogs-rs, "
-        "infors, module:Name, or none for no replay",
+        "what it keeps: auto, rs, wrs, cbrs, gss, fss-clust, coreset, infogs, "
+        "infogs-rs, infors, module:Name, or none for no replay",
         group=_MEMORY,
         check=check_policy,
     )

@@ -54,6 +54,7 @@ OF_POLICY: dict[str, dict[str, dict[str, Any]]] = {
         "gss": {"alpha": 1.0},
         "fss-clust": {"alpha": 1.0},
         "coreset": {"alpha": 1.0, "beta": 0.3, "learning_rate": 0.03},
+        "auto": {"alpha": 1.0},
         "infors": {"alpha": 1.0, "decay": 0.99},
         "infogs": {"alpha": 1.0, "decay": 0.99},
         "infogs-rs": {"alpha": 1.0, "decay": 0.99},

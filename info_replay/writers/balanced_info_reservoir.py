@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from tensordict import TensorDictBase
 from tensordict.utils import NestedKey
 
 from info_replay.decision import Decision, Places
+from info_replay.model.admission import ADMISSION, admitted
 from info_replay.model.criteria import MIC, Criterion
 from info_replay.model.modes import ModeDetector
 from info_replay.model.moments import MomentsWalk
@@ -24,7 +25,6 @@ from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["BalancedInfoReservoirWriter"]
 
-_ADMISSION = ("reservoir", "capped", "balanced")
 _VICTIMS = ("all", "largest", "own")
 _GROUPS = ("modes", "classes")
 _SURPRISE = MIC(eta=0.0)
@@ -123,7 +123,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             scale_targets=scale_targets,
             dtype=dtype,
         )
-        check_choice("admission", admission, _ADMISSION)
+        check_choice("admission", admission, ADMISSION)
         check_choice("victims", victims, _VICTIMS)
         check_choice("groups", groups, _GROUPS)
         check_count("tournament", tournament)
@@ -163,7 +163,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             rows = self._take_part(scores, moments, counts)
             part = groups[rows]
             stored = rows[
-                _admitted(
+                admitted(
                     self.admission,
                     state.numbers,
                     part,
@@ -332,47 +332,6 @@ class _State(NamedTuple):
     modes: NDArray[np.float64]
     numbers: Places
     held: Places
-
-
-def _admitted(
-    admission: str, numbers: Places, groups: Places, draws: Any, most: int
-) -> Places:
-    """Which items that take part are stored, up to the first ``most`` of them.
-
-    Args:
-        admission: how groups count.
-        numbers: items of each group that took part before.
-        groups: of the items.
-        draws: random numbers in [0, 1 / M) of the items.
-        most: how many are asked for.
-    """
-    if admission == "reservoir":
-        totals = numbers.sum() + 1 + np.arange(len(groups))
-        return (draws * totals < 1).nonzero()[0][:most]
-    # Without a new group, no total is less than that of the numbers before.
-    own = numbers[groups]
-    may = np.arange(len(groups))
-    if own.all():
-        may = (draws * _totals(admission, numbers, own) < 1).nonzero()[0]
-    found: list[int] = []
-    for row in may.tolist():
-        now = numbers + np.bincount(groups[: row + 1], minlength=len(numbers))
-        if draws[row] * _totals(admission, now, now[groups[row]]) < 1:
-            found.append(row)
-            if len(found) == most:
-                break
-    return np.array(found, dtype=np.int64)
-
-
-def _totals(admission: str, numbers: Places, own: Any) -> Any:
-    """What an item of a group of ``own`` items competes with."""
-    seen = np.sort(numbers[numbers > 0])
-    count = len(seen)
-    if admission == "balanced":
-        return own * count
-    cap = np.maximum(own, (seen[(count - 1) // 2] + seen[count // 2]) / 2)
-    below = seen.searchsorted(cap)
-    return np.concatenate([[0], seen.cumsum()])[below] + cap * (count - below)
 
 
 def _least(scores: NDArray[np.float64], dtype: torch.dtype) -> int:

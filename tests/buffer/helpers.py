@@ -28,6 +28,7 @@ HYBRID = ("recent-rs", "recent-infors")
 RECENT = 3
 
 POLICIES = (
+    "auto",
     "rs",
     "wrs",
     "cbrs",
@@ -40,7 +41,7 @@ POLICIES = (
     *HYBRID,
 )
 #: Those that keep a posterior, moments and features.
-INFORMATION = ("infogs", "infogs-rs", "infors", "recent-infors")
+INFORMATION = ("auto", "infogs", "infogs-rs", "infors", "recent-infors")
 #: Those that look at stored features, which replay should bring back.
 FEATURES = (*INFORMATION, "fss-clust")
 #: Those whose memory may shrink: priorities can't follow, and it need not be full.
@@ -57,10 +58,10 @@ for_each_policy = pytest.mark.parametrize("policy", POLICIES)
 for_each_kind = pytest.mark.parametrize("policy", KINDS)
 #: InfoGS-RS shares all but its decisions with InfoGS.
 for_each_information_policy = pytest.mark.parametrize(
-    "policy", ["infogs", "infors", "recent-infors"]
+    "policy", ["auto", "infogs", "infors", "recent-infors"]
 )
 for_each_feature_policy = pytest.mark.parametrize(
-    "policy", ["infogs", "infors", "recent-infors", "fss-clust"]
+    "policy", ["auto", "infogs", "infors", "recent-infors", "fss-clust"]
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from importlib.metadata import EntryPoint
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -49,6 +50,7 @@ COMMON: dict[str, Any] = {
     "sampler": RandomSampler(),
 }
 NAMES = (
+    "auto",
     "rs",
     "wrs",
     "cbrs",
@@ -75,7 +77,7 @@ def test_a_loop_over_all_policies_can_give_them_the_same_options(
         assert isinstance(buffer, InfoReservoirReplayBuffer) == (name == "infors")
         # The writer has got those that are its own.
         policy = buffer.writer.policy
-        own = policy.settings().keys() & COMMON.keys()
+        own = signature(POLICIES.get(name)).parameters.keys() & COMMON.keys()
         assert {key: getattr(policy, key) for key in own} == {
             key: COMMON[key] for key in own
         }

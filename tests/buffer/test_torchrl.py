@@ -167,7 +167,7 @@ def test_a_sample_of_a_prefilled_slot_is_stale_once_the_slot_is_rewritten(
     assert_in_step(buffer)
     if emptied:
         buffer.empty()
-    slots = buffer.extend(make_stream(100, seed=1))
+    slots = buffer.extend(make_stream(400, seed=1))
     rewritten = slots[slots >= 0]
     assert len(rewritten)
     expected = buffer[:]["feature"].clone()

@@ -38,6 +38,7 @@ INFORMATION = {"criterion": MIC(0.5), "gamma": 0.25, "noise": 0.4, "jitter": 0.2
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
+        ("auto", {"num_classes": 10, "noise": 0.4, "jitter": 0.2, "gamma": -0.5}),
         ("rs", {}),
         ("wrs", {}),
         ("fss-clust", {}),
