@@ -54,10 +54,10 @@ def round_robin(capacity: int) -> TensorDictReplayBuffer:
 
 
 def infors(
-    capacity: int, offered: int, feature_dim: int = 100
+    capacity: int, offered: int, feature_dim: int = 100, policy: str = "infors"
 ) -> SelectiveReplayBuffer:
-    """An InfoRS memory that has been offered some items."""
-    buffer = make_replay_buffer("infors", capacity, num_classes=CLASSES)
+    """A memory of InfoRS, or of another policy, that was offered some items."""
+    buffer = make_replay_buffer(policy, capacity, num_classes=CLASSES)
     batches = stream(1000, feature_dim, batches=8)
     for _ in range(offered // 1000):
         buffer.extend(next(batches))
@@ -194,6 +194,24 @@ def main() -> None:
         "x",
         1.3,
     )
+
+    # The default policy beside InfoRS, and what it costs in large memories and in long
+    # streams.
+    auto = partial(infors, policy="auto")
+    steps = {
+        "infors": training_step(infors(100, 20_000), batches, 128),
+        "auto": training_step(auto(100, 20_000), batches, 128),
+        "auto, long": training_step(auto(100, 1_000_000), batches, 128),
+        "auto, large": training_step(auto(10_000, 1_000_000), batches, 128),
+    }
+    times = medians(steps, calls=1000)
+    for what, one, other in (
+        ("auto / InfoRS", "auto", "infors"),
+        ("auto, a stream of 1,000,000 / of 20,000", "auto, long", "auto"),
+        ("auto, M=10,000 / M=100", "auto, large", "auto, long"),
+    ):
+        ratio = times[one] / times[other]
+        add(f"write-back + extend(128): {what}", ratio, "x", 1.3)
     report("memory", rows)
 
 

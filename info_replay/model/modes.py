@@ -8,6 +8,7 @@ Page (Biometrika, 1954) finds it within a dozen items of the class.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from info_replay.shared_state import SharedArray
 from info_replay.validation import told
 
-__all__ = ["ModeDetector"]
+__all__ = ["ModeDetector", "ModesWalk"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -68,9 +69,10 @@ class ModeDetector:
         >>> labels, surprises = np.zeros(500, dtype=int), np.zeros(500)
         >>> surprises[:] = np.random.default_rng(0).normal(size=500)
         >>> surprises[300:] += 2
-        >>> groups, counts, detector.state = detector.walk(labels, surprises)
-        >>> groups[[299, 320]].tolist(), counts[[299, 320]].tolist()
+        >>> walk = detector.walk(labels, surprises)
+        >>> walk.groups[[299, 320]].tolist(), walk.counts[[299, 320]].tolist()
         ([0, 1], [1, 2])
+        >>> detector.state = walk.after(500)
     """
 
     def __init__(self, num_classes: int, finds: bool = True) -> None:
@@ -81,35 +83,16 @@ class ModeDetector:
 
     def walk(
         self, labels: Places, surprises: Array, state: Array | None = None
-    ) -> tuple[Places, Places, Array]:
+    ) -> ModesWalk:
         """Tell items apart, oldest first; nothing is changed.
 
         Args:
             labels: classes of the items, shape ``(n,)``.
             surprises: of the items, shape ``(n,)``.
             state: where to start from; by default the current one.
-
-        Returns:
-            The group of each item and how many groups there are with it, each ``(n,)``,
-            and the state after all.
         """
-        before = self._state.array if state is None else state
-        first = np.zeros(len(labels), dtype=np.int64)
-        after = before.copy()
-        if not before[labels, _MODES].all():
-            classes, items = np.unique(labels, return_index=True)
-            new = before[classes, _MODES] == 0
-            first[items[new]] = 1
-            after[classes[new], _MODES] = 1
-        groups = self.groups_of(labels, after)
-        starts = _find_starts(labels, surprises, after) if self.finds else []
-        for start in starts:
-            label = labels[start]
-            if groups[start] + self.num_classes < self.num_groups:
-                groups[start:][labels[start:] == label] += self.num_classes
-                after[label, _MODES] += 1
-                first[start] = 1
-        return groups, first.cumsum() + int(before[:, _MODES].sum()), after
+        start = self._state.array if state is None else state
+        return ModesWalk(self, labels, surprises, start)
 
     def groups_of(self, labels: Places, state: Array | None = None) -> Places:
         """The groups that classes are in now.
@@ -172,87 +155,151 @@ class ModeDetector:
         self._state.load_state_dict(state_dict["state"])
 
 
-def _find_starts(labels: Places, values: Array, state: Array) -> list[int]:
-    """The items with which modes begin, ascending; the state follows all items."""
-    counts = np.bincount(labels, minlength=len(state))
-    classes = counts.nonzero()[0]
-    counts = counts[classes]
-    # A row per class, its items side by side, the last one again where there are less.
-    order = labels.argsort(kind="stable")
-    places = np.minimum(np.arange(counts.max(initial=0)), counts[:, None] - 1)
-    items = order[places + (counts.cumsum() - counts)[:, None]]
-    starts: list[int] = []
-    while len(classes):
-        jumps, state[classes, :_MODES] = _first_jumps(
-            values[items], counts, state[classes, :_MODES]
-        )
-        (again,) = (jumps >= 0).nonzero()
-        if not again.size:
-            break
-        # What comes from a jump on is looked at again, as of a class that is new.
-        jumps, classes, counts = jumps[again], classes[again], counts[again]
-        starts += items[again, jumps].tolist()
-        state[classes, :_MODES] = 0
-        shifted = np.minimum(
-            np.arange(items.shape[1]) + jumps[:, None], counts[:, None] - 1
-        )
-        items = np.take_along_axis(items[again], shifted, 1)
-        counts = counts - jumps
-    return sorted(starts)
+class ModesWalk:
+    """The groups of items, and the state after each number of them.
 
-
-def _first_jumps(values: Array, counts: Places, state: Array) -> tuple[Places, Array]:
-    """The first jump of each row, -1 where there is none, and the state after the rows.
-
-    Args:
-        values: surprises, shape ``(C, n)``.
-        counts: how many each row has, from the left, shape ``(C,)``.
-        state: moments and sum before them, shape ``(C, 4)``.
+    Attributes:
+        groups: of each item, shape ``(n,)``.
+        counts: how many groups there are with each item, shape ``(n,)``.
     """
-    row, size = np.arange(len(values)), values.shape[1]
-    weight, mean, squares, total = state.T[:, :, None]
-    fade = _DECAY ** np.arange(size + 1.0)
-    weights = fade * weight + (1 - fade) / (1 - _DECAY)
-    # Fading sums are plain ones of values / decay^i. 512 items fade them by e^-5.
-    fade = fade[1:]
-    reference = np.where(weight > 0, mean, values[:, :1])
-    distances = values - reference
-    scaled = distances / fade
-    shifts = scaled.cumsum(1)
-    shifts *= fade
-    firsts = shifts.copy()
-    shifts /= weights[:, 1:]
-    spread = (scaled * distances).cumsum(1)
-    spread += squares
-    spread *= fade
-    spread -= shifts * firsts
-    np.maximum(spread, 0, out=spread)
-    # Each item against the moments before it.
-    variances = np.empty_like(values)
-    variances[:, :1] = squares
-    variances[:, 1:] = spread[:, :-1]
-    variances /= np.maximum(weights[:, :-1], 1)
-    distances[:, 1:] -= shifts[:, :-1]
-    steps = distances / np.sqrt(variances + _ROUNDING * (1 + values * values))
-    np.clip(steps, -_CLIP, _CLIP, out=steps)
-    steps -= _SLACK
-    steps *= weights[:, :-1] > _KNOWN
-    # max(0, S + step), again and again, is the sum above its least value so far.
-    sums = total + steps.cumsum(1)
-    sums -= np.minimum(np.minimum.accumulate(sums, 1), 0)
-    last = counts - 1
-    after = np.stack(
-        [
-            weights[row, counts],
-            reference[:, 0] + shifts[row, last],
-            spread[row, last],
-            sums[row, last],
-        ],
-        1,
-    )
-    found = np.full(len(values), -1)
-    if sums.max() > _JUMP:
-        jumps = sums > _JUMP
-        jumps &= np.arange(size) < counts[:, None]
-        found = np.where(jumps.any(1), jumps.argmax(1), -1)
-    return found, after
+
+    def __init__(
+        self, detector: ModeDetector, labels: Places, surprises: Array, start: Array
+    ) -> None:
+        self._given = detector, labels, surprises, start
+        self._end = end = start.copy()
+        self._path: _Path | None = None
+        first = np.zeros(len(labels), dtype=np.int64)
+        all_known = start[labels, _MODES].all()
+        if not all_known:
+            classes, items = np.unique(labels, return_index=True)
+            new = start[classes, _MODES] == 0
+            first[items[new]] = 1
+            end[classes[new], _MODES] = 1
+        self.groups = detector.groups_of(labels, end)
+        if detector.finds and len(labels):
+            path = _Path(labels, surprises, end)
+            starts = path.follow(end)
+            if all_known and not starts:
+                self._path = path
+            for item in starts:
+                label = labels[item]
+                if self.groups[item] + detector.num_classes < detector.num_groups:
+                    self.groups[item:][labels[item:] == label] += detector.num_classes
+                    end[label, _MODES] += 1
+                    first[item] = 1
+        self.counts = first.cumsum() + int(start[:, _MODES].sum())
+
+    def after(self, count: int) -> Array:
+        """The state after the first ``count`` items, to be handed to ``walk``."""
+        detector, labels, surprises, start = self._given
+        if count == len(labels):
+            return self._end
+        if self._path is None:  # something is new, which is rare
+            return ModesWalk(detector, labels[:count], surprises[:count], start)._end
+        state = start.copy()
+        self._path.put(state, np.bincount(labels[:count], minlength=len(start)))
+        return state
+
+
+class _Path:
+    """Moments and sums of classes after each of their items, as if none jumped.
+
+    A row per class has its items side by side, the last one again where there are less.
+    """
+
+    def __init__(self, labels: Places, values: Array, state: Array) -> None:
+        counts = np.bincount(labels, minlength=len(state))
+        self.classes = counts.nonzero()[0]
+        self.sizes = sizes = counts[self.classes]
+        order = labels.argsort(kind="stable")
+        places = np.minimum(np.arange(sizes.max()), sizes[:, None] - 1)
+        self.items = order[places + (sizes.cumsum() - sizes)[:, None]]
+        self.values = values
+        self._compute(state)
+
+    def follow(self, state: Array) -> list[int]:
+        """The items with which modes begin, ascending; the state follows all items."""
+        self.put(state, self.sizes, whole=True)
+        if self._sums.max() <= _JUMP:
+            return []
+        jumps = (self._sums > _JUMP) & (
+            np.arange(self._sums.shape[1]) < self.sizes[:, None]
+        )
+        (again,) = jumps.any(1).nonzero()
+        if not again.size:
+            return []
+        # What comes from a jump on is looked at again, as of a class that is new.
+        places = jumps.argmax(1)[again]
+        starts: list[int] = self.items[again, places].tolist()
+        rest = _Path.__new__(_Path)
+        rest.classes, rest.values = self.classes[again], self.values
+        rest.sizes = self.sizes[again] - places
+        shifted = np.arange(self.items.shape[1]) + places[:, None]
+        shifted = np.minimum(shifted, self.sizes[again][:, None] - 1)
+        rest.items = np.take_along_axis(self.items[again], shifted, 1)
+        state[rest.classes, :_MODES] = 0
+        rest._compute(state)
+        return sorted(starts + rest.follow(state))
+
+    def put(self, state: Array, counts: Places, *, whole: bool = False) -> None:
+        """Put what is known after so many items of each class into a state.
+
+        Args:
+            state: changed where there are items.
+            counts: by class; by row with ``whole``.
+            whole: whether all rows have items.
+        """
+        rows = np.arange(len(self.classes))
+        if not whole:
+            counts = counts[self.classes]
+            rows = counts.nonzero()[0]
+            counts = counts[rows]
+        classes, last = self.classes[rows], counts - 1
+        state[classes, _WEIGHT] = self._weights[rows, counts]
+        state[classes, _MEAN] = self._means[rows, last]
+        state[classes, _SQUARES] = self._squares[rows, last]
+        state[classes, _SUM] = self._sums[rows, last]
+
+    def _compute(self, state: Array) -> None:
+        values = self.values[self.items]
+        weight, mean, squares, total = state[self.classes, :_MODES].T[:, :, None]
+        fade, gathered = _fading(values.shape[1])
+        self._weights = weights = fade * weight + gathered
+        # Fading sums are plain ones of values / decay^i. 512 items fade them by e^-5.
+        fade = fade[1:]
+        reference = np.where(weight > 0, mean, values[:, :1])
+        distances = values - reference
+        scaled = distances / fade
+        shifts = scaled.cumsum(1)
+        shifts *= fade
+        spread = (scaled * distances).cumsum(1)
+        spread += squares
+        spread *= fade
+        firsts = shifts.copy()
+        shifts /= weights[:, 1:]
+        firsts *= shifts
+        spread -= firsts
+        self._squares = np.maximum(spread, 0, out=spread)
+        self._means = reference + shifts
+        # Each item against the moments before it.
+        variances = np.empty_like(values)
+        variances[:, :1] = squares
+        variances[:, 1:] = spread[:, :-1]
+        variances /= np.maximum(weights[:, :-1], 1)
+        variances += _ROUNDING * (1 + values * values)
+        distances[:, 1:] -= shifts[:, :-1]
+        steps = distances / np.sqrt(variances)
+        np.clip(steps, -_CLIP, _CLIP, out=steps)
+        steps -= _SLACK
+        steps *= weights[:, :-1] > _KNOWN
+        # max(0, S + step), again and again, is the sum above its least value so far.
+        sums = total + steps.cumsum(1)
+        self._sums = sums - np.minimum(np.minimum.accumulate(sums, 1), 0)
+
+
+@functools.cache
+def _fading(count: int) -> tuple[Array, Array]:
+    """How weights fade with up to ``count`` items, and what these weigh themselves."""
+    fade = _DECAY ** np.arange(count + 1.0)
+    return fade, (1 - fade) / (1 - _DECAY)

@@ -1,4 +1,4 @@
-"""The default policy: :func:`auto`."""
+"""The policy to begin with: :func:`auto`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tensordict.utils import NestedKey
 
 from info_replay.registry import register_policy
 from info_replay.writers.balanced_info_reservoir import BalancedInfoReservoirWriter
+from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["auto"]
 
@@ -21,8 +22,8 @@ def auto(
     target_key: NestedKey = "target",
     scale_targets: bool = True,
     dtype: torch.dtype = torch.float64,
-) -> BalancedInfoReservoirWriter:
-    """The default, good on all streams we tried: balanced InfoRS, with nothing to tune.
+) -> InfoReservoirWriter:
+    """Balanced InfoRS with nothing to tune; InfoRS where targets are numbers.
 
     Args:
         noise: ``sigma`` of the Bayesian model.
@@ -35,13 +36,15 @@ def auto(
         dtype: floating type of the statistics.
 
     Returns:
-        A :class:`BalancedInfoReservoirWriter` with the settings that it has by default.
+        With classes a :class:`BalancedInfoReservoirWriter`, else an
+        :class:`InfoReservoirWriter`, both with the settings that they have by default.
 
     Example:
-        >>> auto(num_classes=10).tournament
-        3
+        >>> type(auto(num_classes=10)).__name__, type(auto()).__name__
+        ('BalancedInfoReservoirWriter', 'InfoReservoirWriter')
     """
-    return BalancedInfoReservoirWriter(
+    kind = InfoReservoirWriter if num_classes is None else BalancedInfoReservoirWriter
+    return kind(
         noise=noise,
         jitter=jitter,
         num_classes=num_classes,

@@ -157,10 +157,9 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         ) -> tuple[Places, Places, Callable[[int], _State]]:
             scores, surprises = by_criterion
             moments = self.moments.walk(scores, state.moments)
-            groups, counts, modes = self.modes.walk(
-                labels[first:], surprises, state.modes
-            )
-            rows = self._take_part(scores, moments, counts)
+            modes = self.modes.walk(labels[first:], surprises, state.modes)
+            groups = modes.groups
+            rows = self._take_part(scores, moments, modes.counts)
             part = groups[rows]
             stored = rows[
                 admitted(
@@ -183,13 +182,12 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
                     held = held.copy()
                     for group, slot in zip(groups[stored[:done]], slots, strict=False):
                         held[slot] = group
-                after = modes
-                if count < len(scores):
-                    seen = slice(first, first + count)
-                    *_, after = self.modes.walk(
-                        labels[seen], surprises[:count], state.modes
-                    )
-                return _State(moments.after(count), after, state.numbers + new, held)
+                return _State(
+                    moments.after(count),
+                    modes.after(count),
+                    state.numbers + new,
+                    held,
+                )
 
             return first + stored, slots, state_after
 
@@ -217,11 +215,13 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         self, scores: NDArray[np.float64], moments: MomentsWalk, counts: Places
     ) -> Places:
         """Which items take part, given how many groups there are with each."""
+        crowded = int((counts * self.room <= self.slots.capacity).sum())
+        parts = slice(0, crowded), slice(crowded, None)  # there are ever more groups
         passes = np.ones(len(scores), dtype=bool)
-        crowded = counts * self.room > self.slots.capacity
-        for gamma, where in ((self.gamma, ~crowded), (self.crowded_gamma, crowded)):
-            if gamma is not None and where.any():
-                passes &= ~where | (scores >= moments.thresholds(gamma, self.dtype))
+        for part, gamma in zip(parts, (self.gamma, self.crowded_gamma), strict=True):
+            if gamma is not None and passes[part].size:
+                thresholds = moments.thresholds(gamma, self.dtype)
+                passes[part] = scores[part] >= thresholds[part]
         return passes.nonzero()[0]
 
     def _find_slots(

@@ -30,11 +30,17 @@ def walk(
     seen: set[int] = set()
     for start in range(0, len(labels), size):
         part = slice(start, start + size)
-        groups, counts, detector.state = detector.walk(labels[part], surprises[part])
+        steps = detector.walk(labels[part], surprises[part])
+        groups, counts = steps.groups, steps.counts
         assert (groups % detector.num_classes == labels[part]).all()
         found += (groups // detector.num_classes).tolist()
         seen |= {*groups.tolist()}
         assert counts[-1] == len(seen)
+        middle = detector.walk(labels[part][:7], surprises[part][:7])
+        np.testing.assert_allclose(
+            steps.after(min(7, len(groups))), middle.after(len(middle.groups)), 1e-9
+        )
+        detector.state = steps.after(len(groups))
     return found
 
 
@@ -103,7 +109,7 @@ def test_a_saved_state_continues_where_it_was() -> None:
     state = first.state_dict()
     second.check_state(state)
     second.load_state_dict(state)
-    groups, _, _ = second.walk(labels[300:], surprises[300:])
+    groups = second.walk(labels[300:], surprises[300:]).groups
     assert (groups // 3).tolist() == whole[300:]
     second.clear()
     assert walk(second, labels, surprises, 50) == whole
