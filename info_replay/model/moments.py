@@ -6,6 +6,7 @@ thresholds are applied, after one transfer per round.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -190,7 +191,7 @@ class MomentsWalk:
         self.means[0] = mean
         np.add(self._firsts / self._weights, reference, out=self.means[1:])
 
-    @property
+    @functools.cached_property
     def deviations(self) -> Array:
         """Deviations, shape ``(n + 1,)``."""
         if self._path is not None:

@@ -45,7 +45,8 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
     * **Does it take part?** If its criterion reaches ``mean + gamma * deviation``, as
       in InfoRS (Sec. 3.2). Where the memory has few slots for each group, only what
       is very informative does: ``crowded_gamma`` is the ``gamma`` of less than
-      ``room`` slots per group.
+      ``room`` slots per group. Items that took part are counted by either rule all
+      along, so that groups of before and after compare.
     * **Is it stored?** With probability ``M / N`` (``admission``). As in reservoir
       sampling, ``N`` is the number of items that took part (``"reservoir"``). With
       ``"capped"``, no other group counts more than the item's own group or the median
@@ -97,7 +98,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         criterion: Criterion | None = None,
         gamma: float | None = -0.5,
         crowded_gamma: float | None = 2.0,
-        room: float = 5.0,
+        room: float = 8.0,
         admission: str = "capped",
         victims: str = "largest",
         tournament: int = 3,
@@ -140,8 +141,11 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         self.modes = self.declare(
             "modes", ModeDetector(num_classes or 1, finds=groups == "modes")
         )
-        # Items of each group that took part, and the group of what is in each slot.
-        self._numbers = self.array("numbers", self.modes.num_groups, np.int64, low=0)
+        # Items of each group that may take part by each rule, and the group of what is
+        # in each slot.
+        self._numbers = self.array(
+            "numbers", (2, self.modes.num_groups), np.int64, low=0
+        )
         self._held = self.per_slot(
             "held", np.int64, empty=-1, low=-1, high=self.modes.num_groups - 1
         )
@@ -159,23 +163,17 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             moments = self.moments.walk(scores, state.moments)
             modes = self.modes.walk(labels[first:], surprises, state.modes)
             groups = modes.groups
-            rows = self._take_part(scores, moments, modes.counts)
-            part = groups[rows]
-            stored = rows[
-                admitted(
-                    self.admission,
-                    state.numbers,
-                    part,
-                    draws[first + rows],
-                    sequence.look_ahead,
-                )
-            ]
+            passes = self._pass(scores, moments)
+            # There are ever more groups, so once it is crowded it remains so.
+            ease = int((modes.counts * self.room <= self.slots.capacity).sum())
+            stored = self._admit(
+                passes, groups, draws[first:], ease, state, sequence.look_ahead
+            )
             slots = self._find_slots(first + stored, groups[stored], state, sequence)
 
             def state_after(count: int) -> _State:
-                new = np.bincount(
-                    part[: rows.searchsorted(count)], minlength=len(state.numbers)
-                )
+                new = self._count(passes[:, :count], groups[:count])
+                part = passes[0, : min(ease, count)].sum() + passes[1, ease:count].sum()
                 done = int(stored.searchsorted(count))
                 held = state.held
                 if done:
@@ -187,6 +185,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
                     modes.after(count),
                     state.numbers + new,
                     held,
+                    state.reservoir_count + int(part),
                 )
 
             return first + stored, slots, state_after
@@ -196,6 +195,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             self.modes.state,
             self._numbers.array,
             self._held.array,
+            self.reservoir_count,
         )
         after = sequence.run(accept, before)
         assignment = sequence.assignment
@@ -204,25 +204,52 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             self.moments.state, self.modes.state = after.moments, after.modes
             self._numbers.array[:] = after.numbers
             self._held.array[:] = after.held
-            self.reservoir_count = int(after.numbers.sum())
+            self.reservoir_count = after.reservoir_count
             self._add_to_standardization(items)
             if assignment.owner:
                 self.memory.follow(*assignment.changes(items.rows))
 
         return Decision(assignment.slots, commit)
 
-    def _take_part(
-        self, scores: NDArray[np.float64], moments: MomentsWalk, counts: Places
+    def _pass(
+        self, scores: NDArray[np.float64], moments: MomentsWalk
+    ) -> NDArray[np.bool_]:
+        """Whether items may take part, by the rule of each ``gamma``, ``(2, n)``."""
+        passes = np.ones((2, len(scores)), dtype=bool)
+        for its, gamma in zip(passes, (self.gamma, self.crowded_gamma), strict=True):
+            if gamma is not None:
+                its[:] = scores >= moments.thresholds(gamma, self.dtype)
+        return passes
+
+    def _count(self, passes: NDArray[np.bool_], groups: Places) -> Places:
+        """How many items of each group may take part by each rule, ``(2, G)``."""
+        most = self.modes.num_groups
+        return np.stack([np.bincount(groups[its], minlength=most) for its in passes])
+
+    def _admit(
+        self,
+        passes: NDArray[np.bool_],
+        groups: Places,
+        draws: NDArray[np.float64],
+        ease: int,
+        state: _State,
+        most: int,
     ) -> Places:
-        """Which items take part, given how many groups there are with each."""
-        crowded = int((counts * self.room <= self.slots.capacity).sum())
-        parts = slice(0, crowded), slice(crowded, None)  # there are ever more groups
-        passes = np.ones(len(scores), dtype=bool)
-        for part, gamma in zip(parts, (self.gamma, self.crowded_gamma), strict=True):
-            if gamma is not None and passes[part].size:
-                thresholds = moments.thresholds(gamma, self.dtype)
-                passes[part] = scores[part] >= thresholds[part]
-        return passes.nonzero()[0]
+        """The first items that are stored, of which ``ease`` are not crowded."""
+        found: list[Places] = []
+        numbers = state.numbers
+        for rule, (start, stop) in enumerate(((0, ease), (ease, len(groups)))):
+            if start == stop:
+                continue
+            if start:
+                numbers = numbers + self._count(passes[:, :start], groups[:start])
+            rows = start + passes[rule, start:stop].nonzero()[0]
+            left = most - sum(map(len, found))
+            its = admitted(
+                self.admission, numbers[rule], groups[rows], draws[rows], left
+            )
+            found.append(rows[its])
+        return np.concatenate(found)
 
     def _find_slots(
         self,
@@ -252,7 +279,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         which slot each of them gets is presumed, as scores presume it.
         """
         held = state.held.copy()
-        sizes = np.bincount(held, minlength=len(state.numbers))
+        sizes = np.bincount(held, minlength=self.modes.num_groups)
         drawn = []
         for item, group in zip(stored.tolist(), groups.tolist(), strict=True):
             generator = generator_of(self.seed, _PURPOSE, self.draw_count + item)
@@ -332,6 +359,7 @@ class _State(NamedTuple):
     modes: NDArray[np.float64]
     numbers: Places
     held: Places
+    reservoir_count: int
 
 
 def _least(scores: NDArray[np.float64], dtype: torch.dtype) -> int:

@@ -278,7 +278,7 @@ def balanced_info_reservoir(
     run = Run()
     groups: list[tuple[int, int]] = []
     surprises: list[float] = []
-    numbers: dict[tuple[int, int], int] = {}
+    numbers: tuple[dict[tuple[int, int], int], ...] = {}, {}
     for item, label in enumerate(labels):
         known = items.after(item + 1)
         memory = known.memory(run.memory, settings)
@@ -291,17 +291,17 @@ def balanced_info_reservoir(
         group = (label, mode)
         groups.append(group)
         slot = -1
+        crowded = int(len({*groups}) * room > settings.capacity)
+        taking_part = False
+        for rule, threshold_ratio in enumerate((gamma, crowded_gamma)):
+            if not full or _takes_part(score, run.scores, threshold_ratio, settings):
+                numbers[rule][group] = numbers[rule].get(group, 0) + 1
+                taking_part |= rule == crowded
+        run.reservoir_count += taking_part or not full
         if not full:
             slot = len(run.memory)
-            numbers[group] = numbers.get(group, 0) + 1
-        elif _takes_part(
-            score,
-            run.scores,
-            crowded_gamma if len({*groups}) * room > settings.capacity else gamma,
-            settings,
-        ):
-            own = numbers[group] = numbers.get(group, 0) + 1
-            seen = [*numbers.values()]
+        elif taking_part:
+            own, seen = numbers[crowded][group], [*numbers[crowded].values()]
             if admission == "capped":
                 cap = max(own, statistics.median(seen))
                 seen = [min(number, cap) for number in seen]
@@ -326,7 +326,6 @@ def balanced_info_reservoir(
         run.slots.append(slot)
         if slot >= 0:
             run.put(item, slot)
-    run.reservoir_count = sum(numbers.values())
     run.groups = [groups[each] for each in run.memory]
     return run
 

@@ -160,7 +160,8 @@ def offer(writer: BalancedInfoReservoirWriter, labels: list[int], seed: int) -> 
 
 
 def without_thresholds(**options: Any) -> BalancedInfoReservoirWriter:
-    return BalancedInfoReservoirWriter(num_classes=4, gamma=None, **options)
+    options = {"gamma": None, "room": 0.0, **options}
+    return BalancedInfoReservoirWriter(num_classes=4, **options)
 
 
 @pytest.mark.parametrize(
