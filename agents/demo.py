@@ -1,7 +1,7 @@
-"""What reservoir sampling and InfoRS learn from an imbalanced stream of digits.
+"""What four memories learn from an imbalanced stream of digits.
 
 Runs DER++ on Split Digits (scikit-learn's), balanced and with one task 30 times as
-long, with both memories and several seeds; prints the table and draws the pictures. Run
+long, with each memory and several seeds; prints the table and draws the pictures. Run
 it with ``make demo``.
 """
 
@@ -23,7 +23,7 @@ from agents.supervised.show import draw_pictures
 
 __all__ = ["main", "run_all"]
 
-POLICIES = ("rs", "infors")
+POLICIES = ("auto", "rs", "cbrs", "infors")
 IMBALANCES = (1, 30)
 EPOCHS = 2
 SEEDS = range(3)
@@ -84,7 +84,7 @@ def main() -> None:
             mean, error = mean_and_standard_error(values)
             cells.append(f"{f'{mean:.1f} ± {error:.1f}':>18}")
         print(f"{policy:<10}{''.join(cells)}")
-    print(f"\npictures: {PICTURES}/rs/*.png, {PICTURES}/infors/*.png")
+    print(f"\npictures of the memories: {PICTURES}/*/*.png")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def make_replay_buffer(
     can give all of them the same ones.
 
     Args:
-        policy: ``"auto"``, the one to begin with (:func:`~info_replay.writers.auto`);
+        policy: ``"auto"``, to begin with (:func:`~info_replay.writers.auto_writer`);
             ``"rs"``, ``"wrs"``, ``"cbrs"``, ``"gss"``, ``"fss-clust"``, ``"coreset"``,
             ``"infogs"``, ``"infogs-rs"``, ``"infors"``, one that was registered
             (:func:`register_policy`), or any writer as ``"module:Name"``.

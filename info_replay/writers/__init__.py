@@ -9,7 +9,7 @@
 :class:`CoresetWriter`                    coresets of the stream
 :class:`InfoReservoirWriter`              InfoRS: RS among informative items
 :class:`InfoGreedyWriter`                 InfoGS, and InfoGS-RS with a reservoir
-:class:`BalancedInfoReservoirWriter`      equal groups, informative items; :func:`auto`
+:class:`BalancedInfoReservoirWriter`      equal groups of informative items
 :class:`HybridWriter`                     a ring of recent items before any of these
 ========================================  ==========================================
 
@@ -18,7 +18,7 @@ share is :class:`SelectionWriter`.
 """
 
 from info_replay.decision import Decision
-from info_replay.writers.auto import auto
+from info_replay.writers.auto import auto_writer
 from info_replay.writers.balanced_info_reservoir import BalancedInfoReservoirWriter
 from info_replay.writers.base import SelectionWriter
 from info_replay.writers.class_balanced_reservoir import ClassBalancedReservoirWriter
@@ -50,5 +50,5 @@ __all__ = [
     "SelectionWriter",
     "TaskTimingWriter",
     "WeightedReservoirWriter",
-    "auto",
+    "auto_writer",
 ]

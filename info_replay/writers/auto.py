@@ -1,4 +1,4 @@
-"""The policy to begin with: :func:`auto`."""
+"""The policy to begin with: :func:`auto_writer`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from info_replay.registry import register_policy
 from info_replay.writers.balanced_info_reservoir import BalancedInfoReservoirWriter
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 
-__all__ = ["auto"]
+__all__ = ["auto_writer"]
 
 
 @register_policy("auto")
-def auto(
+def auto_writer(
     *,
     noise: float = 0.3,
     jitter: float = 0.1,
@@ -40,8 +40,8 @@ def auto(
         :class:`InfoReservoirWriter`, both with the settings that they have by default.
 
     Example:
-        >>> type(auto(num_classes=10)).__name__, type(auto()).__name__
-        ('BalancedInfoReservoirWriter', 'InfoReservoirWriter')
+        >>> [type(auto_writer(num_classes=n)).__name__ for n in (10, None)]
+        ['BalancedInfoReservoirWriter', 'InfoReservoirWriter']
     """
     kind = InfoReservoirWriter if num_classes is None else BalancedInfoReservoirWriter
     return kind(
