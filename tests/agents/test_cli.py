@@ -54,7 +54,7 @@ def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("--policy reservoir", "policy must be 'cbrs', .*got 'reservoir'"),
+        ("--policy reservoir", "policy must be .*'auto', .*got 'reservoir'"),
         ("--policy gone:Policy", "cannot import the policy.*No module named 'gone'"),
         ("--policy json:dumps", "policy 'json:dumps' needs the option 'obj'"),
         ("--criterion x", "criterion must be 'mic', .*got 'x'"),
@@ -82,7 +82,7 @@ def test_a_wrong_option_gets_one_line_and_leaves_no_folder(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("--policy wrs", "policy must be one of infors, rs, .*got 'wrs'"),
+        ("--policy wrs", "policy must be one of auto, infors, rs, .*got 'wrs'"),
         ("--policy json:dumps", "policy 'json:dumps' needs the option 'obj'"),
         ("--engine slurm", "engine must be one of local, ray, got 'slurm'"),
         ("--env CartPol-v1", "env must be one of Continual.*got 'CartPol-v1'"),

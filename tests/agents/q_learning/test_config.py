@@ -24,7 +24,7 @@ class Looking(ReservoirWriter):
 @pytest.mark.parametrize(
     ("names", "values", "expected"),
     [
-        ("policy", ["reservoir"], "one of infors, rs, fifo, prioritized"),
+        ("policy", ["reservoir"], "one of auto, infors, rs, fifo, prioritized"),
         ("target", ["reward"], "one of auto, td, dyn"),
         ("engine", ["slurm"], "one of local, ray"),
         ("criterion", ["x"], "'mic', 'ig', 'er' or 'module:Name'"),

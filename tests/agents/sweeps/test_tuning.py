@@ -443,7 +443,7 @@ def told(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("--policy reservoir", "policy must be 'cbrs', .*got 'reservoir'"),
+        ("--policy reservoir", "policy must be .*'auto', .*got 'reservoir'"),
         ("--learning-rate 0.1", "the grid of policy 'rs' is empty: every setting"),
         ("--alpha 0.1,0.3", "alpha must have one value, got '0.1,0.3'"),
         ("--alpha x", "alpha must be a number, got 'x'"),
