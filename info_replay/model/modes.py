@@ -36,9 +36,8 @@ _ROUNDING = 1e-12
 # Modes that are told apart: so many together, and at least so many of each class.
 _MOST, _LEAST = 1000, 10
 
-# Columns of the state: fading moments of the surprise, the sum, and how many modes
-# there have been, 0 before the first item.
-_WEIGHT, _MEAN, _SQUARES, _SUM, _MODES = range(5)
+# Columns of the state: fading moments of the surprise, the sum, and the mode.
+_WEIGHT, _MEAN, _SQUARES, _SUM, _MODE = range(5)
 
 
 class ModeDetector:
@@ -70,8 +69,8 @@ class ModeDetector:
         >>> surprises[:] = np.random.default_rng(0).normal(size=500)
         >>> surprises[300:] += 2
         >>> walk = detector.walk(labels, surprises)
-        >>> walk.groups[[299, 320]].tolist(), walk.counts[[299, 320]].tolist()
-        ([0, 1], [1, 2])
+        >>> walk.groups[[299, 320]].tolist()
+        [0, 1]
         >>> detector.state = walk.after(500)
     """
 
@@ -88,7 +87,8 @@ class ModeDetector:
 
         Args:
             labels: classes of the items, shape ``(n,)``.
-            surprises: of the items, shape ``(n,)``.
+            surprises: of the items, shape ``(n,)``; some thousand at a time, as
+                fading weights underflow.
             state: where to start from; by default the current one.
         """
         start = self._state.array if state is None else state
@@ -102,17 +102,7 @@ class ModeDetector:
             state: as of when; by default now.
         """
         state = self._state.array if state is None else state
-        modes = np.maximum(state[labels, _MODES] - 1, 0)
-        return labels + self.num_classes * modes.astype(np.int64)
-
-    def see(self, labels: Places) -> None:
-        """Note that there are classes, whose surprise is not known.
-
-        Args:
-            labels: of any number of items.
-        """
-        modes = self._state.array[:, _MODES]
-        modes[labels] = np.maximum(modes[labels], 1)
+        return labels + self.num_classes * state[labels, _MODE].astype(np.int64)
 
     @property
     def state(self) -> Array:
@@ -139,14 +129,14 @@ class ModeDetector:
         """Raise ``ValueError`` if a :meth:`state_dict` does not fit."""
         self._state.check_state(state_dict["state"])
         state = state_dict["state"].numpy()
-        modes = state[:, _MODES]
+        modes = state[:, _MODE]
         if not (
-            (state[:, [_WEIGHT, _SQUARES, _SUM, _MODES]] >= 0).all()
+            (state[:, [_WEIGHT, _SQUARES, _SUM, _MODE]] >= 0).all()
             and (modes == np.floor(modes)).all()
-            and modes.max() * self.num_classes <= self.num_groups
+            and modes.max() * self.num_classes < self.num_groups
         ):
             raise ValueError(
-                "expected weights, squares and sums of at least 0 and modes up to "
+                "expected weights, squares and sums of at least 0 and modes below "
                 f"{self.num_groups // self.num_classes}, got {told(state)}"
             )
 
@@ -160,7 +150,6 @@ class ModesWalk:
 
     Attributes:
         groups: of each item, shape ``(n,)``.
-        counts: how many groups there are with each item, shape ``(n,)``.
     """
 
     def __init__(
@@ -168,34 +157,26 @@ class ModesWalk:
     ) -> None:
         self._given = detector, labels, surprises, start
         self._end = end = start.copy()
-        self._path: _Path | None = None
-        first = np.zeros(len(labels), dtype=np.int64)
-        all_known = start[labels, _MODES].all()
-        if not all_known:
-            classes, items = np.unique(labels, return_index=True)
-            new = start[classes, _MODES] == 0
-            first[items[new]] = 1
-            end[classes[new], _MODES] = 1
         self.groups = detector.groups_of(labels, end)
-        if detector.finds and len(labels):
-            path = _Path(labels, surprises, end)
-            starts = path.follow(end)
-            if all_known and not starts:
-                self._path = path
-            for item in starts:
-                label = labels[item]
-                if self.groups[item] + detector.num_classes < detector.num_groups:
-                    self.groups[item:][labels[item:] == label] += detector.num_classes
-                    end[label, _MODES] += 1
-                    first[item] = 1
-        self.counts = first.cumsum() + int(start[:, _MODES].sum())
+        self._path: _Path | None = None
+        if not detector.finds or not len(labels):
+            return
+        path = _Path(labels, surprises, end)
+        starts = path.follow(end)
+        if not starts:
+            self._path = path
+        for item in starts:
+            label = labels[item]
+            if self.groups[item] + detector.num_classes < detector.num_groups:
+                self.groups[item:][labels[item:] == label] += detector.num_classes
+                end[label, _MODE] += 1
 
     def after(self, count: int) -> Array:
         """The state after the first ``count`` items, to be handed to ``walk``."""
         detector, labels, surprises, start = self._given
         if count == len(labels):
             return self._end
-        if self._path is None:  # something is new, which is rare
+        if self._path is None:  # a mode began, which is rare
             return ModesWalk(detector, labels[:count], surprises[:count], start)._end
         state = start.copy()
         self._path.put(state, np.bincount(labels[:count], minlength=len(start)))
@@ -238,7 +219,7 @@ class _Path:
         shifted = np.arange(self.items.shape[1]) + places[:, None]
         shifted = np.minimum(shifted, self.sizes[again][:, None] - 1)
         rest.items = np.take_along_axis(self.items[again], shifted, 1)
-        state[rest.classes, :_MODES] = 0
+        state[rest.classes, :_MODE] = 0
         rest._compute(state)
         return sorted(starts + rest.follow(state))
 
@@ -263,7 +244,7 @@ class _Path:
 
     def _compute(self, state: Array) -> None:
         values = self.values[self.items]
-        weight, mean, squares, total = state[self.classes, :_MODES].T[:, :, None]
+        weight, mean, squares, total = state[self.classes, :_MODE].T[:, :, None]
         fade, gathered = _fading(values.shape[1])
         self._weights = weights = fade * weight + gathered
         # Fading sums are plain ones of values / decay^i. 512 items fade them by e^-5.

@@ -15,12 +15,11 @@ from info_replay.decision import Decision, Places
 from info_replay.model.admission import ADMISSION, admitted
 from info_replay.model.criteria import MIC, Criterion
 from info_replay.model.modes import ModeDetector
-from info_replay.model.moments import MomentsWalk
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import SequentialScores
 from info_replay.random_stream import generator_of
 from info_replay.transfer import to_host
-from info_replay.validation import check_choice, check_count, check_finite
+from info_replay.validation import check_choice, check_count
 from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["BalancedInfoReservoirWriter"]
@@ -43,10 +42,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
       (:class:`~info_replay.model.modes.ModeDetector`). Without ``num_classes`` all
       items are of one class.
     * **Does it take part?** If its criterion reaches ``mean + gamma * deviation``, as
-      in InfoRS (Sec. 3.2). Where the memory has few slots for each group, only what
-      is very informative does: ``crowded_gamma`` is the ``gamma`` of less than
-      ``room`` slots per group. Items that took part are counted by either rule all
-      along, so that groups of before and after compare.
+      in InfoRS (Sec. 3.2).
     * **Is it stored?** With probability ``M / N`` (``admission``). As in reservoir
       sampling, ``N`` is the number of items that took part (``"reservoir"``). With
       ``"capped"``, no other group counts more than the item's own group or the median
@@ -62,8 +58,6 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
 
     Args:
         gamma: ``gamma_i`` of the threshold, ``None`` for none.
-        crowded_gamma: the same where groups are many.
-        room: slots per group, below which they are.
         admission: ``"reservoir"``, ``"capped"`` or ``"balanced"``.
         victims: where items are drawn from of which one leaves: ``"all"``,
             ``"largest"`` or ``"own"``.
@@ -97,8 +91,6 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         *,
         criterion: Criterion | None = None,
         gamma: float | None = -0.5,
-        crowded_gamma: float | None = 2.0,
-        room: float = 8.0,
         admission: str = "capped",
         victims: str = "largest",
         tournament: int = 3,
@@ -128,12 +120,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         check_choice("victims", victims, _VICTIMS)
         check_choice("groups", groups, _GROUPS)
         check_count("tournament", tournament)
-        if crowded_gamma is not None:
-            check_finite("crowded_gamma", crowded_gamma)
-        check_finite("room", room)
         self.gamma = gamma  # type: ignore[assignment]
-        self.crowded_gamma = crowded_gamma
-        self.room = room
         self.admission = admission
         self.victims = victims
         self.tournament = tournament
@@ -141,17 +128,16 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         self.modes = self.declare(
             "modes", ModeDetector(num_classes or 1, finds=groups == "modes")
         )
-        # Items of each group that may take part by each rule, and the group of what is
-        # in each slot.
-        self._numbers = self.array(
-            "numbers", (2, self.modes.num_groups), np.int64, low=0
-        )
+        # Items of each group that took part, and the group of what is in each slot.
+        self._numbers = self.array("numbers", self.modes.num_groups, np.int64, low=0)
         self._held = self.per_slot(
             "held", np.int64, empty=-1, low=-1, high=self.modes.num_groups - 1
         )
 
     def _select(self, items: ScoredBatch) -> Decision:
         """Decide about items that meet a full memory."""
+        if not self._warned:
+            self._warn_of_few()
         labels = self._labels(items.targets)
         draws = self.uniforms(items.count)[:, 0] / self.slots.capacity
         sequence = SequentialScores(items, self.criterion, _SURPRISE)
@@ -163,17 +149,25 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             moments = self.moments.walk(scores, state.moments)
             modes = self.modes.walk(labels[first:], surprises, state.modes)
             groups = modes.groups
-            passes = self._pass(scores, moments)
-            # There are ever more groups, so once it is crowded it remains so.
-            ease = int((modes.counts * self.room <= self.slots.capacity).sum())
-            stored = self._admit(
-                passes, groups, draws[first:], ease, state, sequence.look_ahead
-            )
+            rows = np.arange(len(scores))
+            if self.gamma is not None:
+                thresholds = moments.thresholds(self.gamma, self.dtype)
+                rows = (scores >= thresholds).nonzero()[0]
+            part = groups[rows]
+            stored = rows[
+                admitted(
+                    self.admission,
+                    state.numbers,
+                    part,
+                    draws[first + rows],
+                    sequence.look_ahead,
+                )
+            ]
             slots = self._find_slots(first + stored, groups[stored], state, sequence)
 
             def state_after(count: int) -> _State:
-                new = self._count(passes[:, :count], groups[:count])
-                part = passes[0, : min(ease, count)].sum() + passes[1, ease:count].sum()
+                taking_part = int(rows.searchsorted(count))
+                new = np.bincount(part[:taking_part], minlength=len(state.numbers))
                 done = int(stored.searchsorted(count))
                 held = state.held
                 if done:
@@ -185,7 +179,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
                     modes.after(count),
                     state.numbers + new,
                     held,
-                    state.reservoir_count + int(part),
+                    state.reservoir_count + taking_part,
                 )
 
             return first + stored, slots, state_after
@@ -210,46 +204,6 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
                 self.memory.follow(*assignment.changes(items.rows))
 
         return Decision(assignment.slots, commit)
-
-    def _pass(
-        self, scores: NDArray[np.float64], moments: MomentsWalk
-    ) -> NDArray[np.bool_]:
-        """Whether items may take part, by the rule of each ``gamma``, ``(2, n)``."""
-        passes = np.ones((2, len(scores)), dtype=bool)
-        for its, gamma in zip(passes, (self.gamma, self.crowded_gamma), strict=True):
-            if gamma is not None:
-                its[:] = scores >= moments.thresholds(gamma, self.dtype)
-        return passes
-
-    def _count(self, passes: NDArray[np.bool_], groups: Places) -> Places:
-        """How many items of each group may take part by each rule, ``(2, G)``."""
-        most = self.modes.num_groups
-        return np.stack([np.bincount(groups[its], minlength=most) for its in passes])
-
-    def _admit(
-        self,
-        passes: NDArray[np.bool_],
-        groups: Places,
-        draws: NDArray[np.float64],
-        ease: int,
-        state: _State,
-        most: int,
-    ) -> Places:
-        """The first items that are stored, of which ``ease`` are not crowded."""
-        found: list[Places] = []
-        numbers = state.numbers
-        for rule, (start, stop) in enumerate(((0, ease), (ease, len(groups)))):
-            if start == stop:
-                continue
-            if start:
-                numbers = numbers + self._count(passes[:, :start], groups[:start])
-            rows = start + passes[rule, start:stop].nonzero()[0]
-            left = most - sum(map(len, found))
-            its = admitted(
-                self.admission, numbers[rule], groups[rows], draws[rows], left
-            )
-            found.append(rows[its])
-        return np.concatenate(found)
 
     def _find_slots(
         self,
@@ -332,7 +286,6 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
 
     def _count_filled(self, labels: Places, slots: Places) -> None:
         """Count items that were stored because there was room, of their first modes."""
-        self.modes.see(labels)
         self._numbers.array += np.bincount(labels, minlength=self.modes.num_groups)
         self._held.array[slots] = labels
 

@@ -27,15 +27,12 @@ def walk(
 ) -> list[int]:
     """The mode of each item, looked at in batches."""
     found: list[int] = []
-    seen: set[int] = set()
     for start in range(0, len(labels), size):
         part = slice(start, start + size)
         steps = detector.walk(labels[part], surprises[part])
-        groups, counts = steps.groups, steps.counts
+        groups = steps.groups
         assert (groups % detector.num_classes == labels[part]).all()
         found += (groups // detector.num_classes).tolist()
-        seen |= {*groups.tolist()}
-        assert counts[-1] == len(seen)
         middle = detector.walk(labels[part][:7], surprises[part][:7])
         np.testing.assert_allclose(
             steps.after(min(7, len(groups))), middle.after(len(middle.groups)), 1e-9
@@ -116,11 +113,11 @@ def test_a_saved_state_continues_where_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [(0, -1.0), (2, -0.1), (3, -1.0), (4, 0.5), (4, 334.0)]
+    ("column", "value"), [(0, -1.0), (2, -0.1), (3, -1.0), (4, 0.5), (4, 333.0)]
 )
 def test_a_state_that_cannot_be_is_refused(column: int, value: float) -> None:
     detector = ModeDetector(3)  # with 333 modes each
     state = detector.state_dict()
     state["state"][1, column] = value
-    with pytest.raises(ValueError, match="modes up to 333"):
+    with pytest.raises(ValueError, match="modes below 333"):
         detector.check_state(state)

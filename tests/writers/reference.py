@@ -267,8 +267,6 @@ def balanced_info_reservoir(
     seed: int,
     *,
     gamma: float | None,
-    crowded_gamma: float | None,
-    room: float,
     admission: str,
     victims: str,
     tournament: int,
@@ -278,7 +276,7 @@ def balanced_info_reservoir(
     run = Run()
     groups: list[tuple[int, int]] = []
     surprises: list[float] = []
-    numbers: tuple[dict[tuple[int, int], int], ...] = {}, {}
+    numbers: dict[tuple[int, int], int] = {}
     for item, label in enumerate(labels):
         known = items.after(item + 1)
         memory = known.memory(run.memory, settings)
@@ -291,17 +289,18 @@ def balanced_info_reservoir(
         group = (label, mode)
         groups.append(group)
         slot = -1
-        crowded = int(len({*groups}) * room > settings.capacity)
-        taking_part = False
-        for rule, threshold_ratio in enumerate((gamma, crowded_gamma)):
-            if not full or _takes_part(score, run.scores, threshold_ratio, settings):
-                numbers[rule][group] = numbers[rule].get(group, 0) + 1
-                taking_part |= rule == crowded
-        run.reservoir_count += taking_part or not full
+        takes_part = (
+            not full
+            or gamma is None
+            or score >= threshold(run.scores, gamma, settings.decay)
+        )
+        if takes_part:
+            numbers[group] = numbers.get(group, 0) + 1
+            run.reservoir_count += 1
         if not full:
             slot = len(run.memory)
-        elif taking_part:
-            own, seen = numbers[crowded][group], [*numbers[crowded].values()]
+        elif takes_part:
+            own, seen = numbers[group], [*numbers.values()]
             if admission == "capped":
                 cap = max(own, statistics.median(seen))
                 seen = [min(number, cap) for number in seen]
@@ -328,12 +327,6 @@ def balanced_info_reservoir(
             run.put(item, slot)
     run.groups = [groups[each] for each in run.memory]
     return run
-
-
-def _takes_part(
-    score: float, scores: list[float], gamma: float | None, settings: Settings
-) -> bool:
-    return gamma is None or score >= threshold(scores, gamma, settings.decay)
 
 
 def _slots_of_victims(

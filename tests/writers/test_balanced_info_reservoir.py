@@ -30,8 +30,6 @@ class Case(AnyCase):
     """A memory of balanced InfoRS."""
 
     gamma: float | None = 0.0  # type: ignore[assignment]
-    crowded_gamma: float | None = 0.5
-    room: float = 3.0
     by_mode: bool = True
     admission: str = "capped"
     victims: str = "largest"
@@ -41,8 +39,6 @@ class Case(AnyCase):
         writer = BalancedInfoReservoirWriter(
             criterion=self.criterion[0],
             gamma=self.gamma,
-            crowded_gamma=self.crowded_gamma,
-            room=self.room,
             groups="modes" if self.by_mode else "classes",
             admission=self.admission,
             victims=self.victims,
@@ -64,8 +60,6 @@ class Case(AnyCase):
             reference.random_numbers(seed, len(stream)),
             seed,
             gamma=self.gamma,
-            crowded_gamma=self.crowded_gamma,
-            room=self.room,
             by_mode=self.by_mode,
             admission=self.admission,
             victims=self.victims,
@@ -79,8 +73,6 @@ cases = st.builds(
     capacity=st.integers(1, 12),
     criterion=st.sampled_from(CRITERIA),
     gamma=gammas,
-    crowded_gamma=gammas,
-    room=st.sampled_from([0.0, 1.0, 4.0]),
     by_mode=st.booleans(),
     admission=st.sampled_from(ADMISSIONS),
     victims=st.sampled_from(VICTIMS),
@@ -137,6 +129,28 @@ def test_a_long_stream(size: int, feature_dim: int) -> None:
     assert sum(slot >= 0 for slot in run.slots) > 60
 
 
+def changing_stream(count: int) -> TensorDict:
+    """Items of four classes that look different from the middle on."""
+    stream = make_stream(2, count, feature_dim=8, num_classes=4, scale=0.3)
+    centers = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(1))
+    half = (torch.arange(count) >= count // 2).long()
+    stream["feature"] = stream["feature"] + centers[half, stream["target"]]
+    return stream
+
+
+@pytest.mark.parametrize("size", [1, 50, 600])
+@pytest.mark.parametrize("admission", ADMISSIONS)
+def test_modes_are_groups(admission: str, size: int) -> None:
+    stream = changing_stream(600)
+    case = Case(24, gamma=-0.5, num_classes=4, admission=admission)
+    buffer, run = case.check(stream, [size] * (600 // size))
+    writer = buffer.writer
+    assert isinstance(writer, BalancedInfoReservoirWriter)
+    assert writer.modes.state[:, 4].sum() >= 2
+    held = writer.save_state()["held"].tolist()
+    assert held == [label + 4 * mode for label, mode in run.groups]
+
+
 # -- what the parts are for -----------------------------------------------------------
 
 
@@ -160,8 +174,7 @@ def offer(writer: BalancedInfoReservoirWriter, labels: list[int], seed: int) -> 
 
 
 def without_thresholds(**options: Any) -> BalancedInfoReservoirWriter:
-    options = {"gamma": None, "room": 0.0, **options}
-    return BalancedInfoReservoirWriter(num_classes=4, **options)
+    return BalancedInfoReservoirWriter(num_classes=4, gamma=None, **options)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +230,17 @@ def test_admission_without_classes_is_that_of_reservoir_sampling() -> None:
         extend_all(buffer, stream, [50] * 4)
         memories.append(buffer[:]["id"].tolist())
     assert memories[0] == memories[1] == memories[2]
+
+
+def test_by_default_classes_of_any_length_get_about_the_same_share() -> None:
+    """Also of a memory with few slots for each."""
+    labels = [0] * 1500 + [1] * 300 + [2] * 300 + [3] * 300
+    counts = np.zeros(4)
+    for seed in range(10):
+        held = offer(BalancedInfoReservoirWriter(num_classes=4), labels, seed)
+        counts += held["target"].bincount(minlength=4).numpy() / 10
+    assert min(counts) > 3
+    assert max(counts) < 8
 
 
 def test_a_tournament_keeps_what_is_informative() -> None:
@@ -296,14 +320,14 @@ def test_a_wrong_setting_is_named(options: dict[str, Any], message: str) -> None
 
 def test_a_case_of_its_own_is_not_that_of_another() -> None:
     """The reference tells settings apart, so the tests above can fail."""
-    stream = make_stream(1, 300, num_classes=4)
+    stream = changing_stream(600)
     case = Case(10, num_classes=4, gamma=-0.5)
-    expected = case.run(stream, [300], 0).memory
+    expected = case.run(stream, [600], 0).memory
     for changed in (
         {"admission": "reservoir"},
         {"victims": "all"},
         {"tournament": 1},
         {"gamma": None},
-        {"room": 0.0},
+        {"by_mode": False},
     ):
-        assert replace(case, **changed).run(stream, [300], 0).memory != expected
+        assert replace(case, **changed).run(stream, [600], 0).memory != expected
