@@ -62,7 +62,7 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estima
 
 def _told(found: Estimate, sign: str = "") -> str:
     size = max(abs(found.mean), 1e-9)
-    digits = 1 if size >= 1 or sign else max(1, 2 - math.floor(math.log10(size)))
+    digits = 1 if size >= 0.05 else 1 - math.floor(math.log10(size))
     error = "" if found.error is None else f" ± {found.error:.{digits}f}"
     return f"{found.mean:{sign}.{digits}f}{error}"
 
@@ -97,6 +97,8 @@ def print_cells(streams: Streams) -> None:
                 continue
             means = {name: estimate([*its.values()]) for name, its in scores.items()}
             ours = means.pop(_DEFAULT)
+            if not means:
+                continue
             best = max(means, key=lambda name: means[name].mean)
             error = joint_error(ours.error, means[best].error)
             apart = (ours.mean - means[best].mean) / error if error else math.nan

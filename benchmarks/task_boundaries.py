@@ -69,8 +69,8 @@ def main() -> None:
         groups[row["env"], row["policy"], row["imbalance"]].append(row)
     for (env, policy, imbalance), found in groups.items():
         print(f"{env}, {policy}, r = {imbalance}")
-        for name in found[0].keys() - {*names}:
-            values = [100 * row[name] for row in found]
+        for name in sorted({*itertools.chain(*found)} - {*names}):
+            values = [100 * row[name] for row in found if name in row]
             mean, error = mean_and_standard_error(values)
             print(f"  {name}: {mean:.1f} ± {error:.1f} (n = {len(values)})")
 
