@@ -299,6 +299,8 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         """Look again at what is stored; a new class in a slot is in its last mode."""
         super().resync()
         size = len(self.slots)
+        if not size:
+            return
         labels = self._labels(self.slots.leaf(self.target_key)[:size])
         held = self._held.array[:size]
         same = (held >= 0) & (held % self.modes.num_classes == labels)

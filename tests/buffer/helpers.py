@@ -28,10 +28,10 @@ HYBRID = ("recent-rs", "recent-infors")
 RECENT = 3
 
 POLICIES = (
-    "auto",
     "rs",
     "wrs",
     "cbrs",
+    "auto",
     "gss",
     "infogs",
     "infogs-rs",

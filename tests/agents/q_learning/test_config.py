@@ -76,7 +76,7 @@ def test_lengths_are_a_list_of_numbers() -> None:
 @pytest.mark.parametrize(
     ("policy", "keeps_features"),
     [
-        *((policy, policy == "infors") for policy in MEMORIES),
+        *((policy, policy in ("auto", "infors")) for policy in MEMORIES),
         ("info_replay:InfoGreedyWriter", True),
         ("info_replay:ReservoirWriter", False),
         (f"{__name__}:make_partial", True),
