@@ -296,7 +296,7 @@ class _Kit:
         assert slots.device == batch.device, f"slots are on {slots.device}"
         assert len(pulls) < 3 * self.capacity, (
             f"{len(pulls)} transfers for {3 * self.capacity} items: decide() must "
-            "bring what it needs to the host in one per batch"
+            "bring what it needs to the host in few per batch, not in one per item"
         )
 
 

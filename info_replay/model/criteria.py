@@ -35,7 +35,6 @@ __all__ = [
     "Criterion",
     "EntropyReduction",
     "InformationGain",
-    "Learnability",
     "learnability",
     "surprise",
 ]
@@ -354,22 +353,3 @@ class EntropyReduction(Criterion):
         """Score points; see :meth:`Criterion.__call__`."""
         log1p: Any = torch.log1p if isinstance(leverage, Tensor) else np.log1p
         return log1p(leverage) / 2
-
-
-class Learnability(Criterion):
-    """The learnability alone, which has a threshold of its own (Sec. 2.4)."""
-
-    takes_arrays = True
-
-    def __call__(
-        self,
-        leverage: Values,
-        squared_error: Values,
-        *,
-        noise: float,
-        num_outputs: int = 1,
-    ) -> Values:
-        """Score points; see :meth:`Criterion.__call__`."""
-        return learnability(
-            leverage, squared_error, noise=noise, num_outputs=num_outputs
-        )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from info_replay.decision import Decision
 from info_replay.model.candidates import CandidateBatch, largest_leverage
-from info_replay.model.criteria import Criterion, Learnability
+from info_replay.model.criteria import Criterion, Values, learnability
 from info_replay.model.linear_algebra import on_host, row_products
 from info_replay.model.moments import RunningMoments
 from info_replay.model.scored_batch import ScoredBatch
@@ -110,7 +110,7 @@ class InfoGreedyWriter(InfoReservoirWriter):
     def _all_moments(self) -> list[tuple[RunningMoments, Criterion]]:
         return [
             (self.moments, self.criterion),
-            (self.learnability_moments, Learnability()),
+            (self.learnability_moments, _Learnability()),
         ]
 
     def _select(self, items: ScoredBatch) -> Decision:
@@ -157,6 +157,25 @@ class InfoGreedyWriter(InfoReservoirWriter):
                 self.memory.follow(*assignment.changes(rows))
 
         return Decision(assignment.slots, commit)
+
+
+class _Learnability(Criterion):
+    """Learnability alone, whose moments InfoGS keeps beside those of its criterion."""
+
+    takes_arrays = True
+
+    def __call__(
+        self,
+        leverage: Values,
+        squared_error: Values,
+        *,
+        noise: float,
+        num_outputs: int = 1,
+    ) -> Values:
+        """Score points; see :meth:`Criterion.__call__`."""
+        return learnability(
+            leverage, squared_error, noise=noise, num_outputs=num_outputs
+        )
 
 
 class _Contest:
@@ -225,7 +244,7 @@ class _Contest:
         batch, count = self.batch, self.count
         leverage, error = batch.leverage[:count], self._errors(batch.residual[:count])
         scores = self._criterion(self.writer.criterion, leverage, error)
-        learnabilities = self._criterion(Learnability(), leverage, error)
+        learnabilities = self._criterion(_Learnability(), leverage, error)
         eligible = learnabilities >= least_learnability
         eligible &= torch.from_numpy(waiting).to(scores.device)
         gained, row = torch.where(eligible, scores, -torch.inf).max(0)
