@@ -36,6 +36,7 @@ def read_streams(paths: Iterable[Path]) -> Streams:
         By stream, method and seed.
     """
     found: dict[str, dict[str, dict[int, float]]] = defaultdict(dict)
+    imbalances: dict[str, int] = {}
     for path in paths:
         for row in read_rows(path):
             result = row["result"]
@@ -45,7 +46,12 @@ def read_streams(paths: Iterable[Path]) -> Streams:
             score = 100 * score if result["metric"] == "accuracy" else -score
             scores = found[_stream_of(result)].setdefault(row["method"], {})
             scores[result["seed"]] = score
-    return found
+            imbalances[_stream_of(result)] = result["imbalance"]
+    # As they come, but for the imbalance, of which the largest came first.
+    kinds = {name: name.replace(f", r = {imbalances[name]}", "") for name in found}
+    places = [*dict.fromkeys(kinds.values())]
+    order = sorted(found, key=lambda it: (places.index(kinds[it]), imbalances[it]))
+    return {name: found[name] for name in order}
 
 
 def _stream_of(result: Mapping[str, Any]) -> str:
