@@ -3,7 +3,7 @@
 A stream may change what a class looks like without a word: other pixels, another
 camera, another regime. Then items of a class that the memory knew well surprise it
 again, all at once. That is a change point of the surprise, and the cumulative sum of
-Page (Biometrika, 1954) finds it within a dozen items of the class.
+Page (Biometrika, 1954) most often finds it within a dozen items.
 """
 
 from __future__ import annotations
