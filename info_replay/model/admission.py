@@ -49,11 +49,15 @@ def admitted(
     if admission == "reservoir":
         totals = numbers.sum() + 1 + np.arange(len(groups))
         return (draws * totals < 1).nonzero()[0][:most]
-    # Without a new group, no total is less than that of the numbers before.
+    # Groups only grow: no total is less than that of the numbers before, unless a group
+    # is new, nor than if every group counted as the smallest of the items at the most.
     own = numbers[groups]
-    may = np.arange(len(groups))
-    if own.all():
-        may = (draws * _totals(admission, numbers, own) < 1).nonzero()[0]
+    smallest = own.min() if len(own) else 0
+    may = (draws * np.minimum(numbers, smallest).sum() < 1).nonzero()[0]
+    if smallest and may.size:
+        may = may[draws[may] * _totals(admission, numbers, own[may]) < 1]
+    if not may.size:
+        return may
     found: list[int] = []
     for row in may.tolist():
         now = numbers + np.bincount(groups[: row + 1], minlength=len(numbers))
@@ -65,11 +69,11 @@ def admitted(
 
 
 def _totals(admission: str, numbers: Places, own: Any) -> Any:
-    """What an item of a group of ``own`` items competes with."""
-    seen = np.sort(numbers[numbers > 0])
+    """What items of groups of ``own`` items, shape ``(...)``, compete with."""
+    seen = numbers[numbers > 0]
     count = len(seen)
     if admission == "balanced":
         return own * count
+    seen.sort()
     cap = np.maximum(own, (seen[(count - 1) // 2] + seen[count // 2]) / 2)
-    below = seen.searchsorted(cap)
-    return np.concatenate([[0], seen.cumsum()])[below] + cap * (count - below)
+    return np.minimum(seen, cap[..., None]).sum(-1)

@@ -65,9 +65,8 @@ def surprise(
         >>> surprise(v, error, noise=0.3)
         tensor([-0.2374,  4.8131])
     """
-    variance = noise**2 * (1 + leverage)
-    logarithm = _log(2 * math.pi * variance)
-    return squared_error / (2 * variance) + num_outputs / 2 * logarithm
+    double = 2 * noise**2 * (1 + leverage)
+    return squared_error / double + num_outputs / 2 * _log(math.pi * double)
 
 
 def learnability(
@@ -267,6 +266,10 @@ class MIC(Criterion):
         # The two closed forms with common terms collected: every item is scored here,
         # so each operation counts.
         eta = self.eta
+        if eta == 0:
+            return surprise(
+                leverage, squared_error, noise=noise, num_outputs=num_outputs
+            )
         before = 1 + leverage
         after = before + leverage
         weight = num_outputs / 2

@@ -78,6 +78,7 @@ class ModeDetector:
         self.num_classes = num_classes
         self.finds = finds
         self.num_groups = num_classes * max(_LEAST, _MOST // num_classes)
+        self._classes = np.arange(num_classes)
         self._state = SharedArray((num_classes, 5), np.float64)
 
     def walk(
@@ -87,8 +88,8 @@ class ModeDetector:
 
         Args:
             labels: classes of the items, shape ``(n,)``.
-            surprises: of the items, shape ``(n,)``; some thousand at a time, as
-                fading weights underflow.
+            surprises: of the items, shape ``(n,)``; some hundred at a time, as the
+                memory that this takes grows with their square.
             state: where to start from; by default the current one.
         """
         start = self._state.array if state is None else state
@@ -102,7 +103,8 @@ class ModeDetector:
             state: as of when; by default now.
         """
         state = self._state.array if state is None else state
-        return labels + self.num_classes * state[labels, _MODE].astype(np.int64)
+        now = self._classes + self.num_classes * state[:, _MODE].astype(np.int64)
+        return now[labels]
 
     @property
     def state(self) -> Array:
@@ -179,12 +181,15 @@ class ModesWalk:
         if self._path is None:  # a mode began, which is rare
             return ModesWalk(detector, labels[:count], surprises[:count], start)._end
         state = start.copy()
-        self._path.put(state, np.bincount(labels[:count], minlength=len(start)))
+        path = self._path
+        counts = np.bincount(labels[:count], minlength=len(start))[path.classes]
+        rows = counts.nonzero()[0]
+        path.put(state, rows, counts[rows])
         return state
 
 
 class _Path:
-    """Moments and sums of classes after each of their items, as if none jumped.
+    """Moments and sums of classes before and after their items, as if none jumped.
 
     A row per class has its items side by side, the last one again where there are less.
     """
@@ -193,15 +198,16 @@ class _Path:
         counts = np.bincount(labels, minlength=len(state))
         self.classes = counts.nonzero()[0]
         self.sizes = sizes = counts[self.classes]
-        order = labels.argsort(kind="stable")
-        places = np.minimum(np.arange(sizes.max()), sizes[:, None] - 1)
-        self.items = order[places + (sizes.cumsum() - sizes)[:, None]]
+        ends = sizes.cumsum()[:, None]
+        longest = np.arange(max(sizes.tolist(), default=0))
+        places = np.minimum(ends - sizes[:, None] + longest, ends - 1)
+        self.items = labels.argsort(kind="stable")[places]
         self.values = values
         self._compute(state)
 
     def follow(self, state: Array) -> list[int]:
         """The items with which modes begin, ascending; the state follows all items."""
-        self.put(state, self.sizes, whole=True)
+        self.put(state, np.arange(len(self.classes)), self.sizes)
         if self._sums.max() <= _JUMP:
             return []
         jumps = (self._sums > _JUMP) & (
@@ -223,64 +229,67 @@ class _Path:
         rest._compute(state)
         return sorted(starts + rest.follow(state))
 
-    def put(self, state: Array, counts: Places, *, whole: bool = False) -> None:
-        """Put what is known after so many items of each class into a state.
+    def put(self, state: Array, rows: Places, counts: Places) -> None:
+        """Put what is known after so many items of some classes into a state.
 
         Args:
-            state: changed where there are items.
-            counts: by class; by row with ``whole``.
-            whole: whether all rows have items.
+            state: changed where the classes are.
+            rows: of the classes.
+            counts: of each one's items, at least 1.
         """
-        rows = np.arange(len(self.classes))
-        if not whole:
-            counts = counts[self.classes]
-            rows = counts.nonzero()[0]
-            counts = counts[rows]
-        classes, last = self.classes[rows], counts - 1
-        state[classes, _WEIGHT] = self._weights[rows, counts]
-        state[classes, _MEAN] = self._means[rows, last]
-        state[classes, _SQUARES] = self._squares[rows, last]
-        state[classes, _SUM] = self._sums[rows, last]
+        known = self._known[:, rows, counts]
+        shifts = known[_MEAN]
+        squares = np.maximum(known[_SQUARES] - shifts * shifts, 0)
+        known[_SQUARES] = known[_WEIGHT] * squares
+        known[_MEAN] += self._reference[rows]
+        state[self.classes[rows], :_MODE] = known.T
 
     def _compute(self, state: Array) -> None:
         values = self.values[self.items]
-        weight, mean, squares, total = state[self.classes, :_MODE].T[:, :, None]
-        fade, gathered = _fading(values.shape[1])
-        self._weights = weights = fade * weight + gathered
-        # Fading sums are plain ones of values / decay^i. 512 items fade them by e^-5.
-        fade = fade[1:]
-        reference = np.where(weight > 0, mean, values[:, :1])
-        distances = values - reference
-        scaled = distances / fade
-        shifts = scaled.cumsum(1)
-        shifts *= fade
-        spread = (scaled * distances).cumsum(1)
-        spread += squares
-        spread *= fade
-        firsts = shifts.copy()
-        shifts /= weights[:, 1:]
-        firsts *= shifts
-        spread -= firsts
-        self._squares = np.maximum(spread, 0, out=spread)
-        self._means = reference + shifts
+        weight, mean, squares, total = state[self.classes, :_MODE].T
+        all_known = weight.min() > _KNOWN  # and remain so
+        # Distances from a mean that is close lose no precision.
+        self._reference = mean
+        if not all_known:
+            self._reference = np.where(weight > 0, mean, values[:, 0])
+        reference = self._reference[:, None]
+        # The start and then the items of weights, distances and their squares, which
+        # one product adds up to what they have faded to after each number of items.
+        terms = np.empty((3, len(values), values.shape[1] + 1))
+        terms[_WEIGHT, :, 0], terms[_WEIGHT, :, 1:] = weight, 1
+        terms[_MEAN, :, 0] = 0
+        distances = np.subtract(values, reference, out=terms[_MEAN, :, 1:])
+        terms[_SQUARES, :, 0] = squares
+        np.multiply(distances, distances, out=terms[_SQUARES, :, 1:])
+        self._known = known = np.empty((_MODE, *terms.shape[1:]))
+        moments = np.matmul(terms, _fading(terms.shape[2]), out=known[:_SUM])
+        weights = moments[_WEIGHT]
+        moments[1:] /= weights if all_known else np.maximum(weights, 1)
         # Each item against the moments before it.
-        variances = np.empty_like(values)
-        variances[:, :1] = squares
-        variances[:, 1:] = spread[:, :-1]
-        variances /= np.maximum(weights[:, :-1], 1)
-        variances += _ROUNDING * (1 + values * values)
-        distances[:, 1:] -= shifts[:, :-1]
-        steps = distances / np.sqrt(variances)
-        np.clip(steps, -_CLIP, _CLIP, out=steps)
+        shifts, squares = moments[1:, :, :-1]
+        steps = distances - shifts
+        variances = squares - shifts * shifts
+        np.maximum(variances, _ROUNDING * (1 + reference * reference), out=variances)
+        steps /= np.sqrt(variances, out=variances)
+        np.minimum(steps, _CLIP, out=steps)
+        np.maximum(steps, -_CLIP, out=steps)
         steps -= _SLACK
-        steps *= weights[:, :-1] > _KNOWN
+        if not all_known:
+            steps *= weights[:, :-1] > _KNOWN
         # max(0, S + step), again and again, is the sum above its least value so far.
-        sums = total + steps.cumsum(1)
-        self._sums = sums - np.minimum(np.minimum.accumulate(sums, 1), 0)
+        steps[:, 0] += total
+        sums = steps.cumsum(1)
+        lowest = np.minimum.accumulate(sums, 1)
+        np.minimum(lowest, 0, out=lowest)
+        self._sums = np.subtract(sums, lowest, out=known[_SUM, :, 1:])
+
+
+def _fading(count: int) -> Array:
+    """What each of so many terms has faded to by each later one, oldest first."""
+    return _fading_of(1 << (count - 1).bit_length())[:count, :count]
 
 
 @functools.cache
-def _fading(count: int) -> tuple[Array, Array]:
-    """How weights fade with up to ``count`` items, and what these weigh themselves."""
-    fade = _DECAY ** np.arange(count + 1.0)
-    return fade, (1 - fade) / (1 - _DECAY)
+def _fading_of(count: int) -> Array:
+    ages = np.arange(count) - np.arange(count)[:, None]
+    return np.where(ages >= 0, _DECAY ** np.maximum(ages, 0.0), 0.0)

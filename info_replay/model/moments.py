@@ -189,19 +189,23 @@ class MomentsWalk:
         self._weights = weight + np.arange(1.0, items.size + 1)
         self.means = np.empty(items.size + 1)
         self.means[0] = mean
-        np.add(self._firsts / self._weights, reference, out=self.means[1:])
+        self._shifts = self._firsts / self._weights
+        np.add(self._shifts, reference, out=self.means[1:])
 
     @functools.cached_property
     def deviations(self) -> Array:
         """Deviations, shape ``(n + 1,)``."""
         if self._path is not None:
             return _deviations(self._path[0], self._path[2])
-        distances, firsts, weights = self._distances, self._firsts, self._weights
-        squares = self._squares + (distances * distances).cumsum()
-        squares = np.maximum(squares - firsts * (firsts / weights), 0.0)
+        squares = (self._distances * self._distances).cumsum()
+        squares += self._squares
+        squares -= self._firsts * self._shifts
+        np.maximum(squares, 0, out=squares)
+        squares /= self._weights
         deviations = np.empty(squares.size + 1)
-        deviations[0] = _deviations(self._start[0], self._start[2])
-        deviations[1:] = _deviations(weights, squares)
+        weight, _, before = self._start.tolist()
+        deviations[0] = math.sqrt(before / weight) if weight else 0.0
+        np.sqrt(squares, out=deviations[1:])
         return deviations
 
     def thresholds(self, gamma: float, dtype: torch.dtype) -> Array:

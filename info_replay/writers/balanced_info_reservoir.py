@@ -163,7 +163,11 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
                     sequence.look_ahead,
                 )
             ]
-            slots = self._find_slots(first + stored, groups[stored], state, sequence)
+            slots = stored
+            if stored.size:
+                slots = self._find_slots(
+                    first + stored, groups[stored], state, sequence
+                )
 
             def state_after(count: int) -> _State:
                 taking_part = int(rows.searchsorted(count))
@@ -214,7 +218,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
     ) -> Places:
         """The slot that each of some items gets, given their groups."""
         drawn = self._draw_slots(stored, groups, state, sequence.presumed)
-        if self.tournament == 1 or not drawn:
+        if self.tournament == 1:
             return np.array([slots[0] for slots in drawn], dtype=np.int64)
         scores = sequence.leave_one_out(stored.tolist(), drawn)
         return np.array(
@@ -270,8 +274,8 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         """The class of each item."""
         if self.num_classes is None:
             return np.zeros(len(targets), dtype=np.int64)
-        (labels,) = to_host(targets.flatten())
-        return labels.astype(np.int64)
+        (labels,) = to_host(targets)
+        return labels.ravel().astype(np.int64, copy=False)
 
     def _fill(self, items: ScoredBatch) -> Decision:
         """Store all items of a batch for which there is room."""
@@ -295,6 +299,10 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         labels = self._labels(items.get(self.target_key))
         self._count_filled(labels, np.arange(len(items)))
 
+    def resync_features(self) -> None:
+        """Rebuild the posterior: new features are no new classes."""
+        super().resync()
+
     def resync(self) -> None:
         """Look again at what is stored; a new class in a slot is in its last mode."""
         super().resync()
@@ -303,8 +311,9 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             return
         labels = self._labels(self.slots.leaf(self.target_key)[:size])
         held = self._held.array[:size]
-        same = (held >= 0) & (held % self.modes.num_classes == labels)
-        held[:] = np.where(same, held, self.modes.groups_of(labels))
+        others = np.fmod(held, self.modes.num_classes) != labels
+        if others.any():
+            held[others] = self.modes.groups_of(labels[others])
 
 
 class _State(NamedTuple):

@@ -82,6 +82,7 @@ class SelectionWriter(StatefulWriter):
     def __init__(self) -> None:
         super().__init__()
         self._stream = RandomStream()
+        self._features_revision = -1  # of the storage, when features alone were new
 
     # -- the contract -----------------------------------------------------------------
 
@@ -117,6 +118,10 @@ class SelectionWriter(StatefulWriter):
     def resync(self) -> None:
         """Derive again what follows from the stored items: somebody else wrote them."""
 
+    def resync_features(self) -> None:
+        """Derive again what follows from features: these alone are new; see refresh."""
+        self.resync()
+
     def refresh(self, slots: Places, features: Tensor) -> bool:
         """Follow new features of stored items, which are about to be written.
 
@@ -125,7 +130,8 @@ class SelectionWriter(StatefulWriter):
             features: shape ``(n, d)``.
 
         Returns:
-            Whether the policy has followed; if not, :meth:`resync` will be called.
+            Whether the policy has followed; if not, :meth:`resync_features` will be
+            called or, if more has changed until then, :meth:`resync`.
         """
         return True
 
@@ -275,6 +281,8 @@ class SelectionWriter(StatefulWriter):
         if counts[PRELOADED]:
             self.adopt(self.slots.read(slice(0, int(counts[PRELOADED]))))
             counts[PRELOADED] = 0
+        elif self._features_revision == revision:
+            self.resync_features()
         else:
             self.resync()
         self.mark_in_step()
@@ -340,10 +348,14 @@ class SelectionWriter(StatefulWriter):
         if places.size:
             followed = self.refresh(places, features)
             # What was out of step before remains so, whatever followed.
-            in_step = followed and self.counts.array[REVISION] == slots.look()
+            before = slots.look()
+            in_step = self.counts.array[REVISION] == before
+            in_step_else = in_step or self._features_revision == before
             slots.write_leaf(key, places, features)
-            if in_step:
+            if in_step and followed:
                 self.mark_in_step()
+            elif in_step_else:
+                self._features_revision = slots.revision
 
     def __repr__(self) -> str:
         """Class and counts."""

@@ -247,7 +247,7 @@ def modes(labels: Sequence[int], surprises: Sequence[float]) -> list[int]:
         seen = known.setdefault(label, [])
         if len(seen) >= 30:
             _, mean, deviation = moments(seen, 0.99)
-            deviation = math.sqrt(deviation**2 + 1e-12 * (1 + surprise**2))
+            deviation = max(deviation, math.sqrt(1e-12 * (1 + mean**2)))
             step = max(-4.0, min(4.0, (surprise - mean) / deviation))
             sums[label] = max(0.0, sums[label] + step - 0.5)
             if sums[label] > 20:

@@ -357,6 +357,48 @@ def test_items_of_others_are_adopted_once_and_later_writes_are_noticed() -> None
     assert kept_ids(buffer) == [9, 1, 5]
 
 
+class Following(Recording):
+    """Keeps features, and does not follow new ones."""
+
+    feature_key = "twice"
+
+    def refresh(self, slots: Any, features: Any) -> bool:
+        self.asked.append("refresh")
+        return False
+
+    def resync_features(self) -> None:
+        self.asked.append("resync_features")
+
+
+def test_features_alone_are_told_from_other_writes() -> None:
+    writer = Following()
+    buffer = SelectiveReplayBuffer(3, writer=writer)
+    buffer.extend(make_items(3))
+    sample = TensorDict(
+        {"index": torch.arange(2), "twice": torch.zeros(2, 1).long()}, batch_size=[2]
+    )
+
+    def asked_after(*changes: Callable[[], object]) -> Any:
+        for change in changes:
+            change()
+        writer.asked.clear()
+        writer.catch_up()
+        return writer.asked
+
+    def write_back() -> None:
+        buffer.update_features(sample)
+
+    def replace() -> None:
+        buffer[0] = make_items(1, 9)[0]
+
+    assert asked_after(write_back) == ["resync_features"]
+    assert asked_after() == []
+    assert asked_after(write_back, write_back) == ["resync_features"]
+    assert asked_after(replace) == ["resync"]
+    assert asked_after(write_back, replace) == ["resync"]
+    assert asked_after(replace, write_back) == ["resync"]
+
+
 def test_random_numbers_are_those_of_the_items_to_come() -> None:
     writer = Recording()
     writer.seed = 3
