@@ -286,7 +286,7 @@ class _Path:
 
 def _fading(count: int) -> Array:
     """What each of so many terms has faded to by each later one, oldest first."""
-    return _fading_of(1 << (count - 1).bit_length())[:count, :count]
+    return _fading_of(-(-count // 64) * 64)[:count, :count]
 
 
 @functools.cache
