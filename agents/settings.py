@@ -104,6 +104,9 @@ class Settings:
                 check_choice(field.name, value, field.metadata["choices"])
             if field.metadata["check"] is not None:
                 field.metadata["check"](value)
+            if type(value) is int and str(field.type).startswith("float"):
+                # The same run, whether a file or the command line says it.
+                object.__setattr__(self, field.name, float(value))
 
     def as_dict(self) -> dict[str, Any]:
         """The settings by name."""

@@ -58,7 +58,8 @@ def _stream_of(result: Mapping[str, Any]) -> str:
     name = str(result["env"] or result["data"].rpartition(":")[2])
     shapes = {"imbalance": "r", "longtail": "tail", "blur": "blur", "width": "width"}
     values = ((label, result[key]) for key, label in shapes.items())
-    return ", ".join([name, *(f"{each} = {value}" for each, value in values if value)])
+    told = [f"{label} = {value:g}" for label, value in values if value]
+    return ", ".join([name, *told])
 
 
 def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate:

@@ -41,6 +41,7 @@ def test_what_is_allowed_is_taken() -> None:
     assert found.as_dict() == dataclasses.asdict(found)
     assert {name: found.as_dict()[name] for name in given} == given
     assert Sample(decay=None).decay is None
+    assert type(Sample(share=0).share) is float  # as it is from the command line
 
 
 @pytest.mark.parametrize(

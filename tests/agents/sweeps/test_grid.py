@@ -51,6 +51,13 @@ def test_a_grid_has_every_combination_once() -> None:
     }
 
 
+def test_whole_numbers_of_a_file_make_the_runs_of_the_command_line() -> None:
+    given = {"env": "SplitMNIST", "policy": "rs"}
+    (file,) = make_jobs({**given, "longtail": 100, "alpha": 1})
+    (command,) = make_jobs({**given, "longtail": "100", "alpha": "1"})
+    assert file.key == command.key
+
+
 def test_a_run_of_a_sweep_is_that_of_train_but_for_threads_and_evaluations() -> None:
     (job,) = make_jobs({"env": "SplitMNIST", "policy": "infors"})
     expected = ExperimentConfig.preset("SplitMNIST", threads=1, evaluations=0)
