@@ -71,19 +71,29 @@ def add_values(
 ) -> None:
     """Add an option of text for fields of the settings, which is read later.
 
+    The option of a field that is true or false needs no text: without it is true.
+
     Args:
         group: of options of a command.
         settings: whose fields have a line of help each.
         metavar: what the help calls the text.
         without: fields that are no options here.
     """
+    hints = typing.get_type_hints(settings)
     for field in dataclasses.fields(settings):
         if field.name not in without:
+            kind = hints[field.name]
+            if isinstance(kind, types.UnionType):  # with None
+                kind = typing.get_args(kind)[0]
+            how: dict[str, Any] = {}
+            if kind is bool:
+                how = {"nargs": "?", "const": "true"}
             group.add_argument(
                 f"--{field.name.replace('_', '-')}",
                 default=argparse.SUPPRESS,
                 metavar=metavar,
                 help=field.metadata["help"].replace("%", "%%"),
+                **how,
             )
 
 

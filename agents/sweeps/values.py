@@ -111,7 +111,8 @@ def _read(name: str, given: Any) -> Iterator[Any]:
 
 def _numbers(name: str, piece: str, kind: type) -> Iterator[Any]:
     if kind is bool:
-        flags = {"true": True, "yes": True, "false": False, "no": False}
+        flags = dict.fromkeys(("true", "yes", "on"), True)
+        flags |= dict.fromkeys(("false", "no", "off"), False)
         if piece.lower() not in flags:
             raise ValueError(f"{name} must be true or false, got {piece!r}")
         yield flags[piece.lower()]

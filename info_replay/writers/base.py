@@ -82,7 +82,8 @@ class SelectionWriter(StatefulWriter):
     def __init__(self) -> None:
         super().__init__()
         self._stream = RandomStream()
-        self._features_revision = -1  # of the storage, when features alone were new
+        # Revisions of the storage between which features alone were new.
+        self._new_features = (-1, -1)
 
     # -- the contract -----------------------------------------------------------------
 
@@ -281,7 +282,7 @@ class SelectionWriter(StatefulWriter):
         if counts[PRELOADED]:
             self.adopt(self.slots.read(slice(0, int(counts[PRELOADED]))))
             counts[PRELOADED] = 0
-        elif self._features_revision == revision:
+        elif self._new_features == (counts[REVISION], revision):
             self.resync_features()
         else:
             self.resync()
@@ -348,14 +349,13 @@ class SelectionWriter(StatefulWriter):
         if places.size:
             followed = self.refresh(places, features)
             # What was out of step before remains so, whatever followed.
-            before = slots.look()
-            in_step = self.counts.array[REVISION] == before
-            in_step_else = in_step or self._features_revision == before
+            before, seen = slots.look(), int(self.counts.array[REVISION])
+            in_step_else = before == seen or self._new_features == (seen, before)
             slots.write_leaf(key, places, features)
-            if in_step and followed:
+            if before == seen and followed:
                 self.mark_in_step()
             elif in_step_else:
-                self._features_revision = slots.revision
+                self._new_features = seen, slots.revision
 
     def __repr__(self) -> str:
         """Class and counts."""

@@ -29,6 +29,7 @@ PAPER = sorted((Path(agents.sweeps.__file__).parent / "paper").glob("*.yaml"))
         ("decay", [None, 0.5], [None, 0.5]),
         ("policy", "rs,infors", ["rs", "infors"]),
         ("validation", "true,no", [True, False]),
+        ("standardize", "off,on,none", [False, True, None]),
         ("class_order", "3,1,2", ["3,1,2"]),
         ("cut", "none", ["none"]),
     ],

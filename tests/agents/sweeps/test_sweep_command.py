@@ -101,6 +101,16 @@ def test_the_last_line_is_the_command_that_shows_the_table(
     assert main(shlex.split(line.partition("info-replay ")[2])) == 0
 
 
+def test_what_is_true_or_false_needs_no_value(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    expected = make_jobs({**GRID, "validation": True, "augmented": False})
+    run_sweep(expected, out, make_pool=FakePool(smooth))
+    before = (out / "results.jsonl").read_bytes()
+    command = [*options(GRID), "--validation", "--augmented", "off", "--out", str(out)]
+    assert main(["sweep", *command]) == 0
+    assert (out / "results.jsonl").read_bytes() == before  # these are its runs
+
+
 @pytest.mark.parametrize(
     ("kept", "expected"),
     [
