@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from agents.figures.pooling import figure_name, merge_rows
-from agents.figures.settings import SweepFigureSettings, parse_numbers
+from agents.figures.settings import OF_RUNS, SweepFigureSettings, parse_numbers
 from agents.runs.folder import RunError
 from agents.sweeps.grid import Job, make_jobs
 from agents.sweeps.progress import run_with_progress
@@ -37,7 +37,7 @@ def describe_runs(name: str, settings: SweepFigureSettings) -> dict[str, Any]:
     """
     text = (_DESCRIPTIONS / f"{name}.yaml").read_text()
     described: dict[str, Any] = yaml.safe_load(text)
-    for setting in ("env", "epochs"):
+    for setting in OF_RUNS:
         if (value := getattr(settings, setting)) is not None:
             described[setting] = value
     if settings.seeds is not None:

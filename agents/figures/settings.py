@@ -12,6 +12,7 @@ from agents.settings import Settings, option
 
 __all__ = [
     "METHODS",
+    "OF_RUNS",
     "MemorySettings",
     "RelearningSettings",
     "SweepFigureSettings",
@@ -170,6 +171,10 @@ class TsneSettings(MemorySettings):
     perplexity: float = option(30.0, "of t-SNE", min=1)
 
 
+#: Settings of a figure's own runs that its description takes as they are.
+OF_RUNS = ("env", "epochs", "samples_per_class")
+
+
 @dataclass(frozen=True)
 class SweepFigureSettings(Settings):
     """Settings of figures that are drawn from runs of a sweep."""
@@ -193,6 +198,9 @@ class SweepFigureSettings(Settings):
     epochs: int | None = option(
         None, "n_e of its own runs (that of the stream's preset; 1 of MNIST's)", min=1
     )
+    samples_per_class: int | None = option(
+        None, "training samples that each class of its own runs keeps (all)", min=1
+    )
     workers: int | None = option(
         None, "runs at a time (one for each core)", min=1, matters=False
     )
@@ -203,7 +211,7 @@ class SweepFigureSettings(Settings):
     def __post_init__(self) -> None:
         """Refuse settings of own runs where there are none."""
         super().__post_init__()
-        for name in ("env", "seeds", "epochs", "workers", "mixed"):
+        for name in (*OF_RUNS, "seeds", "workers", "mixed"):
             value = getattr(self, name)
             if self.results is not None and value not in (None, False):
                 raise ValueError(

@@ -78,12 +78,14 @@ def refused(name: str, results: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_of_its_own_folder_exactly_the_runs_that_were_asked_for_are_drawn(
     tmp_path: Path,
 ) -> None:
-    asked = rows_of("budget", seeds="0", epochs=2)
+    short: dict[str, Any] = {"seeds": "0", "epochs": 2, "samples_per_class": 9}
+    asked = rows_of("budget", **short)
     write(tmp_path / "budget", rows_of("budget", epochs=1) + asked)
-    settings = SweepFigureSettings(env="SplitDigits", seeds="0", epochs=2, mixed=True)
+    settings = SweepFigureSettings(env="SplitDigits", mixed=True, **short)
     found = find_rows("budget", settings, tmp_path / "budget.png")
     assert {row["key"] for row in found} == {row["key"] for row in asked}
-    assert {row["result"]["epochs"] for row in found} == {2}
+    results = [row["result"] for row in found]
+    assert {(its["epochs"], its["samples_per_class"]) for its in results} == {(2, 9)}
 
 
 def test_its_own_runs_are_done_by_as_many_workers_as_were_asked_for(
@@ -255,13 +257,15 @@ def test_a_folder_without_the_methods_is_told_with_those_it_has(
 # -- options --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["--env SplitDigits", "--seeds 0-1", "--epochs 2"])
+@pytest.mark.parametrize(
+    "word", ["--env SplitDigits", "--seeds 0-1", "--epochs 2", "--samples-per-class 9"]
+)
 def test_settings_of_own_runs_are_refused_with_results(
     word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["figure", "budget", "--results", str(tmp_path), *word.split()]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    name = word.split()[0].strip("-")
+    name = word.split()[0].strip("-").replace("-", "_")
     assert f"results and {name} cannot both be given, got {name}=" in line
 
 
