@@ -77,7 +77,9 @@ class ModeDetector:
     def __init__(self, num_classes: int, finds: bool = True) -> None:
         self.num_classes = num_classes
         self.finds = finds
-        self.num_groups = num_classes * max(_LEAST, _MOST // num_classes)
+        self.num_groups = num_classes
+        if finds:
+            self.num_groups *= max(_LEAST, _MOST // num_classes)
         self._classes = np.arange(num_classes)
         self._state = SharedArray((num_classes, 5), np.float64)
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from info_replay.shared_state import SharedArray
+from info_replay.late_array import LateArray
 from info_replay.validation import check_count, told
 
 __all__ = ["RunningStandardization", "Standards"]
@@ -84,27 +84,22 @@ class RunningStandardization:
     """
 
     def __init__(self) -> None:
-        # Number of items, means and sums of squared distances; made with the first.
-        self._state: SharedArray | None = None
-        self._shared = False
+        # Number of items, means and sums of squared distances.
+        self._state = LateArray(np.float64)
 
     def prepare(self, width: int) -> None:
         """Make room for targets of so many numbers, if there is none."""
-        if self._state is None:
-            self._state = SharedArray(1 + 2 * width, np.float64)
-            if self._shared:
-                self._state.share_memory_()
+        self._state.prepare(1 + 2 * width)
 
     @property
     def state(self) -> Array:
         """Number of items, means and sums of squared distances, ``(1 + 2K,)``."""
-        return np.zeros(1) if self._state is None else self._state.array.copy()
+        state = self._state.array
+        return np.zeros(1) if state is None else state.copy()
 
     @state.setter
     def state(self, value: Array) -> None:
-        self.prepare(len(value) // 2)
-        assert self._state is not None
-        self._state.array[:] = value
+        self._state.put(value)
 
     @property
     def count(self) -> int:
@@ -130,7 +125,7 @@ class RunningStandardization:
             width: ``K``, for when there was nothing yet.
             eps: relative rounding of the targets.
         """
-        if self._state is None:
+        if self._state.array is None:
             return Standards(np.zeros(width), np.zeros(width), eps)
         return Standards(self.mean, self.deviation, eps)
 
@@ -146,8 +141,8 @@ class RunningStandardization:
         """
         width = targets.shape[1]
         count, mean, squares = 0.0, targets[0], np.zeros(width)
-        if self._state is not None and self._state.array[0]:
-            before = self._state.array
+        before = self._state.array
+        if before is not None and before[0]:
             count, mean, squares = before[0], before[1 : 1 + width], before[1 + width :]
         # Distances from a mean that is close: nothing is lost where means are large.
         distances = targets - mean
@@ -164,42 +159,31 @@ class RunningStandardization:
 
     def clear(self) -> None:
         """Forget everything but the shape."""
-        if self._state is not None:
-            self._state.clear()
+        self._state.clear()
 
     def state_dict(self) -> torch.Tensor | None:
         """A copy as a tensor; ``None`` before the first item."""
-        return None if self._state is None else self._state.state_dict()
+        return self._state.state_dict()
 
     def check_state(self, state: Any) -> None:
         """Raise ``ValueError`` if a saved state does not fit."""
         if state is None:
             return
-        size = len(state)
-        check_count("the number of targets", size // 2)
-        own = self._state or SharedArray(1 + 2 * (size // 2), np.float64)
-        own.check_state(state)
-        if min(state[0], *state[1 + size // 2 :]) < 0:
+        width = len(state) // 2
+        check_count("the number of targets", width)
+        self._state.check_state(state)
+        if state.shape != (1 + 2 * width,) or min(state[0], *state[1 + width :]) < 0:
             raise ValueError(
                 f"expected a count and sums of squares of at least 0, got {told(state)}"
             )
 
     def load_state_dict(self, state: torch.Tensor | None) -> None:
         """Continue from a state that was checked."""
-        if state is not None:
-            self.prepare(len(state) // 2)
-            assert self._state is not None
-            self._state.load_state_dict(state)
-        elif self._shared:
-            self.clear()
-        else:
-            self._state = None
+        self._state.load_state_dict(state)
 
     def share_memory_(self) -> None:
         """Move the statistics, now or when there are any, to shared memory."""
-        self._shared = True
-        if self._state is not None:
-            self._state.share_memory_()
+        self._state.share_memory_()
 
     def __repr__(self) -> str:
         """What they are."""

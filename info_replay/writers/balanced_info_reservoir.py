@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from tensordict.utils import NestedKey
 
 from info_replay.decision import Decision, Places
 from info_replay.model.admission import ADMISSION, admitted
+from info_replay.model.clusters import Clustering, FeatureClusters
 from info_replay.model.criteria import MIC, Criterion
 from info_replay.model.modes import ModeDetector
 from info_replay.model.scored_batch import ScoredBatch
@@ -25,10 +27,10 @@ from info_replay.writers.info_reservoir import InfoReservoirWriter
 __all__ = ["BalancedInfoReservoirWriter"]
 
 _VICTIMS = ("all", "largest", "own")
-_GROUPS = ("modes", "classes")
+_GROUPS = ("modes", "classes", "clusters")
 _SURPRISE = MIC(eta=0.0)
-# What slots are drawn for: see generator_of().
-_PURPOSE = 1
+# What random numbers are drawn for: see generator_of().
+_VICTIM, _CLUSTERS = 1, 2
 
 
 class BalancedInfoReservoirWriter(InfoReservoirWriter):
@@ -40,7 +42,8 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
       that the stream is in (``groups``): where items of a class that the memory knew
       well surprise it all at once, a new mode begins
       (:class:`~info_replay.model.modes.ModeDetector`). Without ``num_classes`` all
-      items are of one class.
+      items are of one class. Where there are no classes, groups may be ``"clusters"``
+      of features instead (:class:`~info_replay.model.clusters.FeatureClusters`).
     * **Does it take part?** If its criterion reaches ``mean + gamma * deviation``, as
       in InfoRS (Sec. 3.2).
     * **Is it stored?** With probability ``M / N`` (``admission``). As in reservoir
@@ -62,7 +65,9 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         victims: where items are drawn from of which one leaves: ``"all"``,
             ``"largest"`` or ``"own"``.
         tournament: how many are drawn.
-        groups: ``"modes"``, or ``"classes"`` for one mode per class.
+        groups: ``"modes"``; ``"classes"`` for one mode per class; or ``"clusters"``,
+            which do not look at classes.
+        num_clusters: how many clusters there are.
         criterion, noise, jitter, num_classes, feature_key, target_key: as in
             :class:`InfoReservoirWriter`.
         decay, scale_targets, dtype: as in :class:`InfoReservoirWriter`.
@@ -95,6 +100,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         victims: str = "largest",
         tournament: int = 3,
         groups: str = "modes",
+        num_clusters: int = 10,
         noise: float = 0.3,
         jitter: float = 0.1,
         num_classes: int | None = None,
@@ -120,14 +126,19 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         check_choice("victims", victims, _VICTIMS)
         check_choice("groups", groups, _GROUPS)
         check_count("tournament", tournament)
+        check_count("num_clusters", num_clusters)
         self.gamma = gamma  # type: ignore[assignment]
         self.admission = admission
         self.victims = victims
         self.tournament = tournament
         self.groups = groups
-        self.modes = self.declare(
-            "modes", ModeDetector(num_classes or 1, finds=groups == "modes")
-        )
+        self.num_clusters = num_clusters
+        self.clusters: FeatureClusters | None = None
+        kinds = num_classes or 1
+        if groups == "clusters":
+            kinds = num_clusters
+            self.clusters = self.declare("clusters", FeatureClusters(num_clusters))
+        self.modes = self.declare("modes", ModeDetector(kinds, finds=groups == "modes"))
         # Items of each group that took part, and the group of what is in each slot.
         self._numbers = self.array("numbers", self.modes.num_groups, np.int64, low=0)
         self._held = self.per_slot(
@@ -138,7 +149,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         """Decide about items that meet a full memory."""
         if not self._warned:
             self._warn_of_few()
-        labels = self._labels(items.targets)
+        labels, held, numbers, clustering = self._find_kinds(items)
         draws = self.uniforms(items.count)[:, 0] / self.slots.capacity
         sequence = SequentialScores(items, self.criterion, _SURPRISE)
 
@@ -191,8 +202,8 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         before = _State(
             self.moments.state,
             self.modes.state,
-            self._numbers.array,
-            self._held.array,
+            numbers,
+            held,
             self.reservoir_count,
         )
         after = sequence.run(accept, before)
@@ -202,12 +213,38 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             self.moments.state, self.modes.state = after.moments, after.modes
             self._numbers.array[:] = after.numbers
             self._held.array[:] = after.held
+            if self.clusters is not None and clustering is not None:
+                self.clusters.now = clustering
             self.reservoir_count = after.reservoir_count
             self._add_to_standardization(items)
             if assignment.owner:
                 self.memory.follow(*assignment.changes(items.rows))
 
         return Decision(assignment.slots, commit)
+
+    def _find_kinds(
+        self, items: ScoredBatch
+    ) -> tuple[Places, Places, Places, Clustering | None]:
+        """Classes or clusters of items, and the groups as they are when they come.
+
+        Returns:
+            Of each item its class or cluster; the group of what is in each slot; items
+            of each group; and the clusters, if groups are these.
+        """
+        held, numbers = self._held.array, self._numbers.array
+        if self.clusters is None:
+            return self._labels(items.targets), held, numbers, None
+        item, found = self.draw_count, self.clusters.now
+        if self.clusters.are_due(item, len(held)):
+            draws = generator_of(self.seed, _CLUSTERS, item).random(self.num_clusters)
+            found = self.clusters.find(item, self._stored_features(), draws)
+            # What is stored stands for all that took part with its group until now.
+            sizes = np.bincount(held, minlength=len(numbers))
+            shares = (numbers / np.maximum(sizes, 1))[held]
+            held = found.held
+            numbers = np.bincount(held, shares, len(numbers)).round().astype(np.int64)
+        width = items.posterior.feature_dim
+        return found.labels(items.rows[:, :width]), held, numbers, found
 
     def _find_slots(
         self,
@@ -240,7 +277,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         sizes = np.bincount(held, minlength=self.modes.num_groups)
         drawn = []
         for item, group in zip(stored.tolist(), groups.tolist(), strict=True):
-            generator = generator_of(self.seed, _PURPOSE, self.draw_count + item)
+            generator = generator_of(self.seed, _VICTIM, self.draw_count + item)
             places = self._places_of_victims(group, sizes)
             members = np.arange(len(held))
             if places is not None:
@@ -270,9 +307,31 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
 
     # -- the rest of the contract -----------------------------------------------------
 
+    def split(self, count: int) -> list[slice]:
+        """Parts as of InfoRS; where centers of clusters move, a new one begins."""
+        parts = super().split(count)
+        if self.clusters is None:
+            return parts
+        period = self.clusters.period(self.slots.capacity)
+        moves = range(-self.draw_count % period, count, period)
+        cuts = sorted({*moves, *(part.start for part in parts), count})
+        return [slice(a, b) for a, b in itertools.pairwise(cuts)]
+
+    def prepare(self, batch: TensorDictBase) -> None:
+        """Make what takes its shape from the features, if there is none yet."""
+        super().prepare(batch)
+        if self.clusters is not None and self.memory.posterior is not None:
+            self.clusters.prepare(self.memory.posterior.feature_dim)
+
+    def _stored_features(self) -> Any:
+        """Features of what is in each slot, as the posterior has them."""
+        rows = self.memory.rows(np.arange(len(self.slots)))
+        assert self.memory.posterior is not None
+        return rows[:, : self.memory.posterior.feature_dim]
+
     def _labels(self, targets: torch.Tensor) -> Places:
-        """The class of each item."""
-        if self.num_classes is None:
+        """The class of each item; clusters are not found before the memory is full."""
+        if self.num_classes is None or self.clusters is not None:
             return np.zeros(len(targets), dtype=np.int64)
         (labels,) = to_host(targets)
         return labels.ravel().astype(np.int64, copy=False)
@@ -309,8 +368,11 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         size = len(self.slots)
         if not size:
             return
-        labels = self._labels(self.slots.leaf(self.target_key)[:size])
         held = self._held.array[:size]
+        if self.clusters is not None:
+            held[:] = self.clusters.now.labels(self._stored_features())
+            return
+        labels = self._labels(self.slots.leaf(self.target_key)[:size])
         others = np.fmod(held, self.modes.num_classes) != labels
         if others.any():
             held[others] = self.modes.groups_of(labels[others])

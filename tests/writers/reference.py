@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -259,6 +260,39 @@ def modes(labels: Sequence[int], surprises: Sequence[float]) -> list[int]:
     return found
 
 
+class Clusters:
+    """Clusters of features (model/clusters.py), point by point."""
+
+    def __init__(self, points: Sequence[Array], draws: Array) -> None:
+        self.centers: list[Array] = []
+        for draw in draws.tolist():
+            squares = [
+                min((((p - c) ** 2).sum() for c in self.centers), default=1.0)
+                for p in points
+            ]
+            # The first point up to which there is more than the drawn share of all.
+            sums = itertools.accumulate(squares)
+            drawn = draw * sum(squares)
+            place = next((n for n, it in enumerate(sums) if it > drawn), -1)
+            self.centers.append(points[place])
+        for _ in range(10):
+            self.move(points, [self.nearest(point) for point in points])
+
+    def nearest(self, point: Array) -> int:
+        """The first of the centers that are as near as any."""
+        squares = [float(((point - center) ** 2).sum()) for center in self.centers]
+        size = max(float((center**2).sum()) for center in self.centers)
+        bound = min(squares) + TIE * (float((point**2).sum()) + size + 2)
+        return next(each for each, square in enumerate(squares) if square <= bound)
+
+    def move(self, points: Sequence[Array], clusters: Sequence[int]) -> None:
+        """To the means of the points of each."""
+        for number in range(len(self.centers)):
+            its = [p for p, own in zip(points, clusters, strict=True) if own == number]
+            if its:
+                self.centers[number] = np.mean(its, axis=0)
+
+
 def balanced_info_reservoir(
     items: Items,
     labels: Sequence[int],
@@ -271,9 +305,14 @@ def balanced_info_reservoir(
     victims: str,
     tournament: int,
     by_mode: bool,
+    num_clusters: int | None = None,
+    period: int = 1024,
 ) -> Run:
     """What :class:`info_replay.BalancedInfoReservoirWriter` describes."""
     run = Run()
+    labels = [0] * len(labels) if num_clusters else [*labels]
+    clusters: Clusters | None = None
+    moved = -1
     groups: list[tuple[int, int]] = []
     surprises: list[float] = []
     numbers: dict[tuple[int, int], int] = {}
@@ -282,6 +321,19 @@ def balanced_info_reservoir(
         memory = known.memory(run.memory, settings)
         score = settings.criterion(memory, *known.point(item))
         full = len(run.memory) == settings.capacity
+        if full and num_clusters:
+            points = [items.features[each] for each in run.memory]
+            if clusters is None or moved // period < item // period:
+                draws_of = generator_of(seed, 2, item).random(num_clusters)
+                clusters, moved = Clusters(points, draws_of), item
+                sizes = Counter(groups[each] for each in run.memory)
+                shares = [numbers[groups[e]] / sizes[groups[e]] for e in run.memory]
+                numbers = {}
+                for each, point, share in zip(run.memory, points, shares, strict=True):
+                    groups[each] = (clusters.nearest(point), 0)
+                    numbers[groups[each]] = numbers.get(groups[each], 0) + share
+                numbers = {group: round(count) for group, count in numbers.items()}
+            label = labels[item] = clusters.nearest(items.features[item])
         mode = 0
         if full and by_mode:
             surprises.append(memory.surprise(*known.point(item)))

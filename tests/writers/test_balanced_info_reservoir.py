@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 
 from info_replay import BalancedInfoReservoirWriter, SelectiveReplayBuffer
+from info_replay.model import clusters
 from info_replay.testing import check_writer, make_items
 
 from . import reference
@@ -23,6 +24,15 @@ from .reference import as_items, chunkings, examples, extend_all, make_stream
 
 ADMISSIONS = ["reservoir", "capped", "balanced"]
 VICTIMS = ["all", "largest", "own"]
+PERIOD = 16
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_period() -> Iterator[None]:
+    """Centers of clusters move often, so that short streams show it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clusters, "_PERIOD", PERIOD)
+        yield
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,8 @@ class Case(AnyCase):
     """A memory of balanced InfoRS."""
 
     gamma: float | None = 0.0  # type: ignore[assignment]
-    by_mode: bool = True
+    groups: str = "modes"
+    num_clusters: int = 3
     admission: str = "capped"
     victims: str = "largest"
     tournament: int = 3
@@ -39,7 +50,8 @@ class Case(AnyCase):
         writer = BalancedInfoReservoirWriter(
             criterion=self.criterion[0],
             gamma=self.gamma,
-            groups="modes" if self.by_mode else "classes",
+            groups=self.groups,
+            num_clusters=self.num_clusters,
             admission=self.admission,
             victims=self.victims,
             tournament=self.tournament,
@@ -60,7 +72,9 @@ class Case(AnyCase):
             reference.random_numbers(seed, len(stream)),
             seed,
             gamma=self.gamma,
-            by_mode=self.by_mode,
+            by_mode=self.groups == "modes",
+            num_clusters=self.num_clusters if self.groups == "clusters" else None,
+            period=max(self.capacity, PERIOD),
             admission=self.admission,
             victims=self.victims,
             tournament=self.tournament,
@@ -73,7 +87,8 @@ cases = st.builds(
     capacity=st.integers(1, 12),
     criterion=st.sampled_from(CRITERIA),
     gamma=gammas,
-    by_mode=st.booleans(),
+    groups=st.sampled_from(["modes", "classes", "clusters"]),
+    num_clusters=st.integers(1, 5),
     admission=st.sampled_from(ADMISSIONS),
     victims=st.sampled_from(VICTIMS),
     tournament=st.integers(1, 5),
@@ -243,6 +258,30 @@ def test_by_default_classes_of_any_length_get_about_the_same_share() -> None:
     assert max(counts) < 8
 
 
+@pytest.mark.parametrize("groups", ["clusters", "modes"])
+def test_clusters_give_hidden_regimes_of_numbers_their_share(groups: str) -> None:
+    """Three rare regimes that come with a long one; nothing tells them but features."""
+    regimes = torch.tensor([0] * 57 + [1, 2, 3]).repeat(40)
+    shares = []
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(len(regimes), 4, generator=generator)
+        features = 3 * torch.eye(4)[regimes] + 0.2 * noise
+        items = TensorDict(
+            {"feature": features, "target": noise[:, :1], "regime": regimes},
+            batch_size=[len(regimes)],
+        )
+        writer = BalancedInfoReservoirWriter(
+            groups=groups, num_clusters=4, gamma=None, tournament=1
+        )
+        buffer = SelectiveReplayBuffer(20, writer=writer, generator=generator)
+        for batch in items.split(60):
+            buffer.extend(batch)
+        shares.append(buffer[:]["regime"].bincount(minlength=4))
+    rare = torch.stack(shares).double().mean(0)[1:]
+    assert bool((rare > 2).all()) == (groups == "clusters"), rare
+
+
 def test_a_tournament_keeps_what_is_informative() -> None:
     """Of many copies and a few other items in one group, copies leave."""
     labels = torch.zeros(600, dtype=torch.int64)
@@ -281,12 +320,16 @@ def test_it_is_a_writer(admission: str, victims: str) -> None:
     check_writer(make, chunk_invariant=True)
 
 
-def test_it_is_a_writer_for_numbers() -> None:
+@pytest.mark.parametrize("groups", ["modes", "clusters"])
+def test_it_is_a_writer_for_numbers(groups: str) -> None:
+    def make() -> BalancedInfoReservoirWriter:
+        return BalancedInfoReservoirWriter(groups=groups)
+
     def items(count: int, seed: int) -> TensorDict:
         made = make_items(count, seed)
         return made.set("target", made["logits"][:, :2])
 
-    check_writer(BalancedInfoReservoirWriter, items=items, chunk_invariant=True)
+    check_writer(make, items=items, chunk_invariant=True)
 
 
 def test_items_that_others_write_change_group() -> None:
@@ -308,7 +351,8 @@ def test_items_that_others_write_change_group() -> None:
         ({"victims": "some"}, "victims must be one of all, largest, own, got 'some'"),
         ({"tournament": 0}, "tournament must be at least 1, got 0"),
         ({"gamma": float("nan")}, "gamma must be a finite number, got nan"),
-        ({"groups": "clusters"}, "groups must be one of modes, classes, got"),
+        ({"groups": "all"}, "groups must be one of modes, classes, clusters, got"),
+        ({"num_clusters": 0}, "num_clusters must be at least 1, got 0"),
     ],
     ids=str,
 )
@@ -328,6 +372,7 @@ def test_a_case_of_its_own_is_not_that_of_another() -> None:
         {"victims": "all"},
         {"tournament": 1},
         {"gamma": None},
-        {"by_mode": False},
+        {"groups": "classes"},
+        {"groups": "clusters"},
     ):
         assert replace(case, **changed).run(stream, [600], 0).memory != expected
