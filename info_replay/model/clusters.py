@@ -15,7 +15,7 @@ from info_replay.shared_state import SharedNumber
 from info_replay.transfer import to_host
 from info_replay.validation import told
 
-__all__ = ["Clustering", "FeatureClusters"]
+__all__ = ["Clustering", "FeatureClusters", "regroup"]
 
 Places = NDArray[np.int64]
 
@@ -160,6 +160,22 @@ class Clustering(NamedTuple):
         return labels.astype(np.int64, copy=False)
 
 
+def regroup(numbers: Places, before: Places, after: Places) -> Places:
+    """Items of each group when stored ones go to other groups.
+
+    What is stored stands for all items that came with its group.
+
+    Args:
+        numbers: items of each group so far.
+        before: group of what is in each slot until now, and
+        after: from now on.
+    """
+    sizes = np.bincount(before, minlength=len(numbers))
+    shares = (numbers / np.maximum(sizes, 1))[before]
+    sums = np.bincount(after, shares, len(numbers))
+    return sums.round().astype(np.int64)
+
+
 def _distant(rows: Tensor, draws: NDArray[np.float64]) -> Tensor:
     """As many rows as there are draws, each far from those before it, by chance.
 
@@ -190,10 +206,9 @@ def _nearest(rows: Tensor, centers: Tensor) -> Tensor:
     return near.int().argmax(1)
 
 
-def _means(rows: Tensor, labels: Tensor, centers: Any) -> Tensor:
+def _means(rows: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
     """The mean of the rows of each cluster ``(K, d)``; one of none stays."""
-    centers = torch.as_tensor(centers, device=rows.device)
     numbers = torch.arange(len(centers), device=rows.device)
-    members = (labels.to(rows.device)[:, None] == numbers).to(rows.dtype)
+    members = (labels[:, None] == numbers).to(rows.dtype)
     counts = members.sum(0)[:, None]
     return torch.where(counts > 0, members.T @ rows / counts.clamp(min=1), centers)

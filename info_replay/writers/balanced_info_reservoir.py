@@ -14,7 +14,7 @@ from tensordict.utils import NestedKey
 
 from info_replay.decision import Decision, Places
 from info_replay.model.admission import ADMISSION, admitted
-from info_replay.model.clusters import Clustering, FeatureClusters
+from info_replay.model.clusters import Clustering, FeatureClusters, regroup
 from info_replay.model.criteria import MIC, Criterion
 from info_replay.model.modes import ModeDetector
 from info_replay.model.scored_batch import ScoredBatch
@@ -225,12 +225,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
     def _find_kinds(
         self, items: ScoredBatch
     ) -> tuple[Places, Places, Places, Clustering | None]:
-        """Classes or clusters of items, and the groups as they are when they come.
-
-        Returns:
-            Of each item its class or cluster; the group of what is in each slot; items
-            of each group; and the clusters, if groups are these.
-        """
+        """Classes or clusters of items; group of each slot, items of groups, clusters."""
         held, numbers = self._held.array, self._numbers.array
         if self.clusters is None:
             return self._labels(items.targets), held, numbers, None
@@ -238,11 +233,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         if self.clusters.are_due(item, len(held)):
             draws = generator_of(self.seed, _CLUSTERS, item).random(self.num_clusters)
             found = self.clusters.find(item, self._stored_features(), draws)
-            # What is stored stands for all that took part with its group until now.
-            sizes = np.bincount(held, minlength=len(numbers))
-            shares = (numbers / np.maximum(sizes, 1))[held]
-            held = found.held
-            numbers = np.bincount(held, shares, len(numbers)).round().astype(np.int64)
+            held, numbers = found.held, regroup(numbers, held, found.held)
         width = items.posterior.feature_dim
         return found.labels(items.rows[:, :width]), held, numbers, found
 
@@ -322,6 +313,18 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         super().prepare(batch)
         if self.clusters is not None and self.memory.posterior is not None:
             self.clusters.prepare(self.memory.posterior.feature_dim)
+
+    def check_state(self, state_dict: dict[str, Any]) -> None:
+        """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
+        super().check_state(state_dict)
+        centers = state_dict["state"].get("clusters", {}).get("centers")
+        posterior = state_dict["state"]["memory"]["posterior"]
+        width = centers is not None and posterior and posterior["feature_dim"]
+        if width and centers.shape[1] != width:
+            raise ValueError(
+                f"cannot restore 'clusters': expected centers of {width} numbers, got "
+                f"{centers.shape[1]}"
+            )
 
     def _stored_features(self) -> Any:
         """Features of what is in each slot, as the posterior has them."""

@@ -345,6 +345,33 @@ def test_items_that_others_write_change_group() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"centers": torch.zeros(3, 9).double()}, r".* got .*9"),
+        ({"centers": torch.zeros(2, 6).double()}, r"expected .*3.*, got .*2, 6"),
+        ({"centers": torch.zeros(3, 6)}, "expected .*float64.* got .*float32"),
+        ({"centers": None}, "expected a number from -1 to -1, got"),
+        ({"item": -2}, "expected a number from -1 to"),
+        ({"item": 1.5}, "expected a number from -1 to .* got 1.5"),
+    ],
+    ids=str,
+)
+def test_saved_clusters_that_do_not_fit_are_refused(
+    change: dict[str, Any], message: str
+) -> None:
+    case = Case(8, groups="clusters")
+    buffer = case.buffer()
+    extend_all(buffer, make_stream(0, 60, feature_dim=6), [60])
+    state = buffer.state_dict()
+    state["_writer"]["state"]["clusters"] |= change
+    new = case.buffer()
+    for target in (buffer, new):
+        with pytest.raises(ValueError, match=f"cannot restore 'clusters': {message}"):
+            target.load_state_dict(state)
+    assert not len(new)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"admission": "all"}, "admission must be one of reservoir, capped, balanced"),
