@@ -225,7 +225,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
     def _find_kinds(
         self, items: ScoredBatch
     ) -> tuple[Places, Places, Places, Clustering | None]:
-        """Classes or clusters of items; group of each slot, items of groups, clusters."""
+        """Classes or clusters of items; groups of slots, items of groups, clusters."""
         held, numbers = self._held.array, self._numbers.array
         if self.clusters is None:
             return self._labels(items.targets), held, numbers, None
