@@ -82,7 +82,7 @@ class LateArray:
             self._made = None
 
     def share_memory_(self) -> None:
-        """Move the values, now or when there are any, to memory of all processes."""
+        """Have the values, now or once they are made, in memory of child processes."""
         self._shared = True
         if self._made is not None:
             self._made.share_memory_()

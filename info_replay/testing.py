@@ -129,11 +129,13 @@ class _Kit:
     def play(self, buffer: SelectiveReplayBuffer, seed: int) -> list[Tensor]:
         """Offer items, sample and write back; returns all decisions and samples."""
         log = []
-        for batch in self.items(3 * self.capacity + 5, seed).split(5):
+        batches = self.items(3 * self.capacity + 5, seed).split(5)
+        for turn, batch in enumerate(batches):
             log.append(buffer.extend(batch.clone()))
             if not len(buffer):
                 continue
-            sample = buffer.sample()
+            # At times of most of the memory, which policies may follow in another way.
+            sample = buffer.sample(6 if turn % 2 else 4 * self.capacity)
             log += [sample["index"], sample["id"]]
             key = buffer.writer.feature_key
             if key is not None:

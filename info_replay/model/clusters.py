@@ -19,7 +19,8 @@ __all__ = ["Clustering", "FeatureClusters", "regroup"]
 
 Places = NDArray[np.int64]
 
-# Clusters are found anew after so many items, or as many as there are slots.
+# Clusters are found anew after so many items, or after as many as there are slots if
+# that is more.
 _PERIOD = 1024
 # Steps of k-means; most centers are final after fewer.
 _STEPS = 10
@@ -41,7 +42,7 @@ class FeatureClusters:
     Example:
         >>> clusters = FeatureClusters(2)
         >>> stored = np.array([[0.0, 0.0], [8.0, 8.0], [0.0, 1.0], [8.0, 9.0]])
-        >>> found = clusters.find(4, stored, np.array([0.3, 0.7]))
+        >>> found = clusters.find(4, stored, np.array([0.1, 0.7]))
         >>> found.held
         array([0, 1, 0, 1])
         >>> found.labels(np.array([[7.0, 7.0]]))
@@ -74,7 +75,7 @@ class FeatureClusters:
             draws: random numbers in [0, 1), shape ``(K,)``.
 
         Returns:
-            The clusters, to become :attr:`now` if the item is accepted.
+            The clusters, to become :attr:`now` once the item is decided about.
         """
         stored = torch.as_tensor(rows).double()
         places = _distant(stored, draws)
@@ -91,9 +92,11 @@ class FeatureClusters:
     @property
     def now(self) -> Clustering:
         """The clusters that were found last; no centers before there are any."""
-        centers = self._centers.array
-        if centers is None or not self.found:
+        if not self.found:
             return Clustering(np.zeros((0, 0)), -1)
+        centers = self._centers.array
+        if centers is None:
+            raise RuntimeError("clusters were found by another process, unshared")
         return Clustering(centers.copy(), self._item.value)
 
     @now.setter
@@ -118,6 +121,8 @@ class FeatureClusters:
 
     def check_state(self, state_dict: dict[str, Any]) -> None:
         """Raise ``ValueError`` if a :meth:`state_dict` does not fit."""
+        if not isinstance(state_dict, dict) or state_dict.keys() != {"centers", "item"}:
+            raise ValueError(f"expected 'centers' and 'item', got {told(state_dict)}")
         centers, item = state_dict["centers"], state_dict["item"]
         self._centers.check_state(centers)
         if centers is not None and (centers.ndim != 2 or len(centers) != self.count):
@@ -163,17 +168,20 @@ class Clustering(NamedTuple):
 def regroup(numbers: Places, before: Places, after: Places) -> Places:
     """Items of each group when stored ones go to other groups.
 
-    What is stored stands for all items that came with its group.
+    What is stored stands for all items that came with its group. The sum stays.
 
     Args:
         numbers: items of each group so far.
-        before: group of what is in each slot until now, and
-        after: from now on.
+        before: group of what is in each slot until now.
+        after: group of what is in each slot from now on.
     """
     sizes = np.bincount(before, minlength=len(numbers))
     shares = (numbers / np.maximum(sizes, 1))[before]
-    sums = np.bincount(after, shares, len(numbers))
-    return sums.round().astype(np.int64)
+    sums = np.bincount(after, shares, len(numbers)).cumsum()
+    # Rounded together, so that nothing is lost: also not groups of which nothing is
+    # stored.
+    sums *= numbers.sum() / sums[-1]
+    return np.diff(sums.round(), prepend=0).astype(np.int64)
 
 
 def _distant(rows: Tensor, draws: NDArray[np.float64]) -> Tensor:
@@ -197,8 +205,11 @@ def _distant(rows: Tensor, draws: NDArray[np.float64]) -> Tensor:
 def _nearest(rows: Tensor, centers: Tensor) -> Tensor:
     """The nearest center of each row, shape ``(n,)``, the first of equally near ones.
 
-    Rounding, which is another in larger batches, must not decide between these.
+    Rounding, which is another in larger batches, must not decide between these. Seen
+    from the mean of the centers it is as small as can be.
     """
+    origin = centers.mean(0)
+    rows, centers = rows - origin, centers - origin
     sizes, norms = row_products(rows, rows), row_products(centers, centers)
     distances = sizes[:, None] - 2 * rows @ centers.T + norms
     slack = torch.finfo(rows.dtype).eps ** 0.5 * (sizes + norms.max())

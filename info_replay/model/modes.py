@@ -201,7 +201,7 @@ class _Path:
         self.classes = counts.nonzero()[0]
         self.sizes = sizes = counts[self.classes]
         ends = sizes.cumsum()[:, None]
-        longest = np.arange(max(sizes.tolist(), default=0))
+        longest = np.arange(sizes.max())
         places = np.minimum(ends - sizes[:, None] + longest, ends - 1)
         self.items = labels.argsort(kind="stable")[places]
         self.values = values

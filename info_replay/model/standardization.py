@@ -167,12 +167,14 @@ class RunningStandardization:
 
     def check_state(self, state: Any) -> None:
         """Raise ``ValueError`` if a saved state does not fit."""
+        self._state.check_state(state)
         if state is None:
             return
-        width = len(state) // 2
+        width = len(state) // 2 if state.ndim == 1 else 0
         check_count("the number of targets", width)
-        self._state.check_state(state)
-        if state.shape != (1 + 2 * width,) or min(state[0], *state[1 + width :]) < 0:
+        if len(state) != 1 + 2 * width:
+            raise ValueError(f"expected {1 + 2 * width} numbers, got {len(state)}")
+        if min(state[0], *state[1 + width :]) < 0:
             raise ValueError(
                 f"expected a count and sums of squares of at least 0, got {told(state)}"
             )

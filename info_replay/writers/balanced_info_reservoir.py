@@ -19,6 +19,7 @@ from info_replay.model.criteria import MIC, Criterion
 from info_replay.model.modes import ModeDetector
 from info_replay.model.scored_batch import ScoredBatch
 from info_replay.model.sequential_scores import SequentialScores
+from info_replay.model.victims import VICTIMS, draw_victims, first_of_least
 from info_replay.random_stream import generator_of
 from info_replay.transfer import to_host
 from info_replay.validation import check_choice, check_count
@@ -26,11 +27,12 @@ from info_replay.writers.info_reservoir import InfoReservoirWriter
 
 __all__ = ["BalancedInfoReservoirWriter"]
 
-_VICTIMS = ("all", "largest", "own")
 _GROUPS = ("modes", "classes", "clusters")
 _SURPRISE = MIC(eta=0.0)
 # What random numbers are drawn for: see generator_of().
 _VICTIM, _CLUSTERS = 1, 2
+# Items that are decided together at most: modes need memory for their square.
+_MOST = 512
 
 
 class BalancedInfoReservoirWriter(InfoReservoirWriter):
@@ -62,8 +64,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
     Args:
         gamma: ``gamma_i`` of the threshold, ``None`` for none.
         admission: ``"reservoir"``, ``"capped"`` or ``"balanced"``.
-        victims: where items are drawn from of which one leaves: ``"all"``,
-            ``"largest"`` or ``"own"``.
+        victims: ``"all"``, ``"largest"`` or ``"own"``.
         tournament: how many are drawn.
         groups: ``"modes"``; ``"classes"`` for one mode per class; or ``"clusters"``,
             which do not look at classes.
@@ -123,11 +124,12 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             dtype=dtype,
         )
         check_choice("admission", admission, ADMISSION)
-        check_choice("victims", victims, _VICTIMS)
+        check_choice("victims", victims, VICTIMS)
         check_choice("groups", groups, _GROUPS)
         check_count("tournament", tournament)
         check_count("num_clusters", num_clusters)
         self.gamma = gamma  # type: ignore[assignment]
+        self._warned = gamma is None  # all items take part
         self.admission = admission
         self.victims = victims
         self.tournament = tournament
@@ -149,7 +151,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         """Decide about items that meet a full memory."""
         if not self._warned:
             self._warn_of_few()
-        labels, held, numbers, clustering = self._find_kinds(items)
+        labels, held, numbers, found = self._find_kinds(items)
         draws = self.uniforms(items.count)[:, 0] / self.slots.capacity
         sequence = SequentialScores(items, self.criterion, _SURPRISE)
 
@@ -213,8 +215,8 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             self.moments.state, self.modes.state = after.moments, after.modes
             self._numbers.array[:] = after.numbers
             self._held.array[:] = after.held
-            if self.clusters is not None and clustering is not None:
-                self.clusters.now = clustering
+            if self.clusters is not None and found is not None:
+                self.clusters.now = found
             self.reservoir_count = after.reservoir_count
             self._add_to_standardization(items)
             if assignment.owner:
@@ -225,7 +227,12 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
     def _find_kinds(
         self, items: ScoredBatch
     ) -> tuple[Places, Places, Places, Clustering | None]:
-        """Classes or clusters of items; groups of slots, items of groups, clusters."""
+        """What groups are when items come.
+
+        Returns:
+            The class or cluster of each item, the group of what is in each slot, how
+            many items of each group there were, and the clusters, if groups are these.
+        """
         held, numbers = self._held.array, self._numbers.array
         if self.clusters is None:
             return self._labels(items.targets), held, numbers, None
@@ -245,82 +252,59 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         sequence: SequentialScores,
     ) -> Places:
         """The slot that each of some items gets, given their groups."""
-        drawn = self._draw_slots(stored, groups, state, sequence.presumed)
+
+        def generator(item: int) -> np.random.Generator:
+            return generator_of(self.seed, _VICTIM, self.draw_count + item)
+
+        items = [*zip(stored.tolist(), groups.tolist(), strict=True)]
+        drawn = draw_victims(
+            self.victims,
+            self.tournament,
+            state.held,
+            items,
+            generator,
+            sequence.presumed,
+        )
         if self.tournament == 1:
             return np.array([slots[0] for slots in drawn], dtype=np.int64)
         scores = sequence.leave_one_out(stored.tolist(), drawn)
-        return np.array(
-            [
-                slots[_least(found, self.dtype)]
-                for slots, found in zip(drawn, scores, strict=True)
-            ]
-        )
-
-    def _draw_slots(
-        self, stored: Places, groups: Places, state: _State, presumed: dict[int, int]
-    ) -> list[Places]:
-        """Slots of the items of which one leaves, for each item that is stored.
-
-        How many items of each group there are follows from the items that are stored;
-        which slot each of them gets is presumed, as scores presume it.
-        """
-        held = state.held.copy()
-        sizes = np.bincount(held, minlength=self.modes.num_groups)
-        drawn = []
-        for item, group in zip(stored.tolist(), groups.tolist(), strict=True):
-            generator = generator_of(self.seed, _VICTIM, self.draw_count + item)
-            places = self._places_of_victims(group, sizes)
-            members = np.arange(len(held))
-            if places is not None:
-                # None may be there where a slot that was got is not presumed yet.
-                its = places[held].nonzero()[0]
-                members = its if its.size else members
-            slots = generator.choice(
-                members, min(self.tournament, len(members)), replace=False
-            )
-            drawn.append(slots)
-            if item in presumed:
-                slot = presumed[item]
-                sizes[held[slot]] -= 1
-                sizes[group] += 1
-                held[slot] = group
-        return drawn
-
-    def _places_of_victims(self, group: int, sizes: Places) -> NDArray[np.bool_] | None:
-        """Which groups an item's victim may be of, ``None`` for all."""
-        if self.victims == "all":
-            return None
-        largest = sizes == sizes.max()
-        if largest[group] or (self.victims == "own" and sizes[group]):
-            largest[:] = False
-            largest[group] = True
-        return largest
+        eps = torch.finfo(self.dtype).eps
+        least = [first_of_least(each, eps) for each in scores]
+        return np.array([slots[n] for slots, n in zip(drawn, least, strict=True)])
 
     # -- the rest of the contract -----------------------------------------------------
 
     def split(self, count: int) -> list[slice]:
-        """Parts as of InfoRS; where centers of clusters move, a new one begins."""
-        parts = super().split(count)
-        if self.clusters is None:
-            return parts
-        period = self.clusters.period(self.slots.capacity)
-        moves = range(-self.draw_count % period, count, period)
-        cuts = sorted({*moves, *(part.start for part in parts), count})
-        return [slice(a, b) for a, b in itertools.pairwise(cuts)]
+        """Parts as of InfoRS, not too large; with new clusters a new one begins."""
+        starts = {
+            start
+            for part in super().split(count)
+            for start in range(part.start, part.stop, _MOST)
+        }
+        if self.clusters is not None:
+            period = self.clusters.period(self.slots.capacity)
+            starts |= {*range(-self.draw_count % period, count, period)}
+        return [slice(a, b) for a, b in itertools.pairwise([*sorted(starts), count])]
 
     def prepare(self, batch: TensorDictBase) -> None:
         """Make what takes its shape from the features, if there is none yet."""
         super().prepare(batch)
+        self._prepare_clusters()
+
+    def _prepare_clusters(self) -> None:
         if self.clusters is not None and self.memory.posterior is not None:
             self.clusters.prepare(self.memory.posterior.feature_dim)
 
     def check_state(self, state_dict: dict[str, Any]) -> None:
         """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
         super().check_state(state_dict)
-        centers = state_dict["state"].get("clusters", {}).get("centers")
-        posterior = state_dict["state"]["memory"]["posterior"]
-        width = centers is not None and posterior and posterior["feature_dim"]
-        if width and centers.shape[1] != width:
+        state = state_dict["state"]
+        centers = state["clusters"]["centers"] if self.clusters is not None else None
+        if centers is None:
+            return
+        posterior = state["memory"]["posterior"]
+        width = posterior["feature_dim"] if posterior is not None else 0
+        if centers.shape[1] != width:
             raise ValueError(
                 f"cannot restore 'clusters': expected centers of {width} numbers, got "
                 f"{centers.shape[1]}"
@@ -358,6 +342,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
     def adopt(self, items: TensorDictBase) -> None:
         """Count items that the storage brought along, as if they had filled it."""
         super().adopt(items)
+        self._prepare_clusters()
         labels = self._labels(items.get(self.target_key))
         self._count_filled(labels, np.arange(len(items)))
 
@@ -373,7 +358,8 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             return
         held = self._held.array[:size]
         if self.clusters is not None:
-            held[:] = self.clusters.now.labels(self._stored_features())
+            # Other items are of the group that was there, until clusters are found.
+            np.maximum(held, 0, out=held)
             return
         labels = self._labels(self.slots.leaf(self.target_key)[:size])
         others = np.fmod(held, self.modes.num_classes) != labels
@@ -389,10 +375,3 @@ class _State(NamedTuple):
     numbers: Places
     held: Places
     reservoir_count: int
-
-
-def _least(scores: NDArray[np.float64], dtype: torch.dtype) -> int:
-    """The first of the least scores; rounding must not decide between equal ones."""
-    least = scores.min()
-    slack = float(torch.finfo(dtype).eps ** 0.5) * (1 + abs(least))
-    return int((scores <= least + slack).argmax())

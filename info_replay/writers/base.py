@@ -120,7 +120,10 @@ class SelectionWriter(StatefulWriter):
         """Derive again what follows from the stored items: somebody else wrote them."""
 
     def resync_features(self) -> None:
-        """Derive again what follows from features: these alone are new; see refresh."""
+        """Do what :meth:`resync` does, where it is known that only features are new.
+
+        A shortcut, which must come to the same: it is not always known.
+        """
         self.resync()
 
     def refresh(self, slots: Places, features: Tensor) -> bool:
@@ -131,8 +134,8 @@ class SelectionWriter(StatefulWriter):
             features: shape ``(n, d)``.
 
         Returns:
-            Whether the policy has followed; if not, :meth:`resync_features` will be
-            called or, if more has changed until then, :meth:`resync`.
+            Whether the policy has followed; if not, :meth:`resync_features` or
+            :meth:`resync` will be called.
         """
         return True
 

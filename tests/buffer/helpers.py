@@ -32,6 +32,7 @@ POLICIES = (
     "wrs",
     "cbrs",
     "auto",
+    "clusters",
     "gss",
     "infogs",
     "infogs-rs",
@@ -41,7 +42,7 @@ POLICIES = (
     *HYBRID,
 )
 #: Those that keep a posterior, moments and features.
-INFORMATION = ("auto", "infogs", "infogs-rs", "infors", "recent-infors")
+INFORMATION = ("auto", "clusters", "infogs", "infogs-rs", "infors", "recent-infors")
 #: Those that look at stored features, which replay should bring back.
 FEATURES = (*INFORMATION, "fss-clust")
 #: Those whose memory may shrink: priorities can't follow, and it need not be full.
@@ -58,7 +59,7 @@ for_each_policy = pytest.mark.parametrize("policy", POLICIES)
 for_each_kind = pytest.mark.parametrize("policy", KINDS)
 #: InfoGS-RS shares all but its decisions with InfoGS.
 for_each_information_policy = pytest.mark.parametrize(
-    "policy", ["auto", "infogs", "infors", "recent-infors"]
+    "policy", ["auto", "clusters", "infogs", "infors", "recent-infors"]
 )
 for_each_feature_policy = pytest.mark.parametrize(
     "policy", ["auto", "infogs", "infors", "recent-infors", "fss-clust"]
@@ -98,6 +99,8 @@ def policy_options(policy: str) -> dict[str, Any]:
         options["num_classes"] = CLASSES
     if policy in HYBRID:
         options["recent"] = RECENT
+    if policy == "clusters":
+        options.update(groups="clusters", num_clusters=3)
     if policy == "gss":
         options.update(gradients=linear_gradients, group_size=3, groups=1)
     if policy == "coreset":
@@ -129,6 +132,8 @@ class OneTaskWriter(TaskTimingWriter):
 
 def name_of(policy: str) -> str:
     """What ``make_replay_buffer`` calls it."""
+    if policy == "clusters":
+        return "info_replay:BalancedInfoReservoirWriter"
     return policy.removeprefix("recent-")
 
 

@@ -280,9 +280,10 @@ class Clusters:
 
     def nearest(self, point: Array) -> int:
         """The first of the centers that are as near as any."""
+        origin = np.mean(self.centers, axis=0)
         squares = [float(((point - center) ** 2).sum()) for center in self.centers]
-        size = max(float((center**2).sum()) for center in self.centers)
-        bound = min(squares) + TIE * (float((point**2).sum()) + size + 2)
+        size = max(float(((center - origin) ** 2).sum()) for center in self.centers)
+        bound = min(squares) + TIE * (float(((point - origin) ** 2).sum()) + size)
         return next(each for each, square in enumerate(squares) if square <= bound)
 
     def move(self, points: Sequence[Array], clusters: Sequence[int]) -> None:
@@ -332,7 +333,11 @@ def balanced_info_reservoir(
                 for each, point, share in zip(run.memory, points, shares, strict=True):
                     groups[each] = (clusters.nearest(point), 0)
                     numbers[groups[each]] = numbers.get(groups[each], 0) + share
-                numbers = {group: round(count) for group, count in numbers.items()}
+                total, upper, lower = sum(numbers.values()), 0.0, 0
+                for group in sorted(numbers):
+                    upper += numbers[group] * run.reservoir_count / total
+                    numbers[group] = round(upper) - lower
+                    lower += numbers[group]
             label = labels[item] = clusters.nearest(items.features[item])
         mode = 0
         if full and by_mode:

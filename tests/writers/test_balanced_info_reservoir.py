@@ -27,9 +27,9 @@ VICTIMS = ["all", "largest", "own"]
 PERIOD = 16
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(scope="module")
 def short_period() -> Iterator[None]:
-    """Centers of clusters move often, so that short streams show it."""
+    """Clusters are found anew often, so that short streams show it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clusters, "_PERIOD", PERIOD)
         yield
@@ -74,7 +74,7 @@ class Case(AnyCase):
             gamma=self.gamma,
             by_mode=self.groups == "modes",
             num_clusters=self.num_clusters if self.groups == "clusters" else None,
-            period=max(self.capacity, PERIOD),
+            period=max(self.capacity, clusters._PERIOD),
             admission=self.admission,
             victims=self.victims,
             tournament=self.tournament,
@@ -98,6 +98,7 @@ cases = st.builds(
 )
 
 
+@pytest.mark.usefixtures("short_period")
 @given(
     case=cases,
     count=st.integers(1, 50),
@@ -120,6 +121,7 @@ def test_every_decision_is_that_of_the_items_one_by_one(
     case.check(stream, data.draw(chunkings(count)))
 
 
+@pytest.mark.usefixtures("short_period")
 @given(case=cases, count=st.integers(1, 50), data=st.data())
 def test_repeated_items_make_no_difference(
     case: Case, count: int, data: st.DataObject
@@ -261,7 +263,7 @@ def test_by_default_classes_of_any_length_get_about_the_same_share() -> None:
 @pytest.mark.parametrize("groups", ["clusters", "modes"])
 def test_clusters_give_hidden_regimes_of_numbers_their_share(groups: str) -> None:
     """Three rare regimes that come with a long one; nothing tells them but features."""
-    regimes = torch.tensor([0] * 57 + [1, 2, 3]).repeat(40)
+    regimes = torch.tensor([0] * 57 + [1, 2, 3]).repeat(200)
     shares = []
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
@@ -271,15 +273,14 @@ def test_clusters_give_hidden_regimes_of_numbers_their_share(groups: str) -> Non
             {"feature": features, "target": noise[:, :1], "regime": regimes},
             batch_size=[len(regimes)],
         )
-        writer = BalancedInfoReservoirWriter(
-            groups=groups, num_clusters=4, gamma=None, tournament=1
-        )
+        writer = BalancedInfoReservoirWriter(groups=groups, num_clusters=4)
         buffer = SelectiveReplayBuffer(20, writer=writer, generator=generator)
-        for batch in items.split(60):
+        for batch in items.split(600):
             buffer.extend(batch)
         shares.append(buffer[:]["regime"].bincount(minlength=4))
     rare = torch.stack(shares).double().mean(0)[1:]
-    assert bool((rare > 2).all()) == (groups == "clusters"), rare
+    # A third of an item each is their share of the stream.
+    assert bool((rare > 1.5).all()) == (groups == "clusters"), rare
 
 
 def test_a_tournament_keeps_what_is_informative() -> None:
