@@ -56,22 +56,22 @@ class _Parser(argparse.ArgumentParser):
 def _join_negative(arguments: Sequence[str]) -> list[str]:
     """Arguments in which ``--gamma -1e-1``, say, is ``--gamma=-1e-1``.
 
-    argparse takes negative numbers with an exponent for options.
+    argparse takes negative numbers with an exponent, and lists of numbers, for options.
     """
     joined: list[str] = []
     for argument in arguments:
         before = joined[-1] if joined else ""
         is_option = before.startswith("--") and "=" not in before and before != "--"
-        if is_option and argument.startswith("-") and _is_number(argument):
+        if is_option and argument.startswith("-") and _are_numbers(argument):
             joined[-1] = f"{before}={argument}"
         else:
             joined.append(argument)
     return joined
 
 
-def _is_number(text: str) -> bool:
+def _are_numbers(text: str) -> bool:
     try:
-        float(text)
+        [*map(float, text.split(","))]
     except ValueError:
         return False
     return True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from agents.figures.pooling import figure_name, merge_rows
-from agents.figures.settings import OF_RUNS, SweepFigureSettings, parse_numbers
+from agents.figures.settings import RUN_SETTINGS, SweepFigureSettings, parse_numbers
 from agents.runs.folder import RunError
 from agents.sweeps.grid import Job, make_jobs
 from agents.sweeps.progress import run_with_progress
@@ -37,7 +38,7 @@ def describe_runs(name: str, settings: SweepFigureSettings) -> dict[str, Any]:
     """
     text = (_DESCRIPTIONS / f"{name}.yaml").read_text()
     described: dict[str, Any] = yaml.safe_load(text)
-    for setting in OF_RUNS:
+    for setting in RUN_SETTINGS:
         if (value := getattr(settings, setting)) is not None:
             described[setting] = value
     if settings.seeds is not None:
@@ -80,11 +81,14 @@ def find_rows(
     """
     described = describe_runs(name, settings)
     methods = [*described["methods"]]
+    if settings.methods is not None:
+        methods = [name.strip() for name in settings.methods.split(";")]
     if settings.results is None:
         found = _own_rows(make_jobs(described), settings, own_folder(out))
     else:
         folders = [part.strip() for part in settings.results.split(",")]
         found = {folder: read_rows(folder) for folder in folders}
+        _tell_left_out(found, methods)
     merged = merge_rows(
         {folder: _of_methods(rows, methods) for folder, rows in found.items()}
     )
@@ -112,6 +116,15 @@ def _own_rows(jobs: list[Job], settings: SweepFigureSettings, folder: Path) -> F
         raise RunError(f"a run failed: {reason} ({log})")
     keys = {job.key for job in jobs}
     return {str(folder): [row for row in read_rows(folder) if row["key"] in keys]}
+
+
+def _tell_left_out(found: Found, methods: list[str]) -> None:
+    """Name on the standard error what is in the results and not in the figure."""
+    rows = (row for rows in found.values() for row in rows)
+    others = [*dict.fromkeys(map(figure_name, rows)).keys() - {*methods}]
+    if others:
+        names = "; ".join(sorted(others))
+        print(f"left out (--methods draws others): {names}", file=sys.stderr)
 
 
 def _of_methods(rows: list[dict[str, Any]], methods: list[str]) -> list[dict[str, Any]]:

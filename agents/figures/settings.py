@@ -12,7 +12,7 @@ from agents.settings import Settings, option
 
 __all__ = [
     "METHODS",
-    "OF_RUNS",
+    "RUN_SETTINGS",
     "MemorySettings",
     "RelearningSettings",
     "SweepFigureSettings",
@@ -172,7 +172,7 @@ class TsneSettings(MemorySettings):
 
 
 #: Settings of a figure's own runs that its description takes as they are.
-OF_RUNS = ("env", "epochs", "samples_per_class")
+RUN_SETTINGS = ("env", "epochs", "samples_per_class")
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,9 @@ class SweepFigureSettings(Settings):
         "folders of finished sweeps with the figure's methods, with commas in between; "
         "else its own runs are done, in a folder beside the picture",
         matters=False,
+    )
+    methods: str | None = option(
+        None, "methods of these sweeps to draw, with ; in between (the figure's)"
     )
     env: str | None = option(
         None,
@@ -211,10 +214,15 @@ class SweepFigureSettings(Settings):
     def __post_init__(self) -> None:
         """Refuse settings of own runs where there are none."""
         super().__post_init__()
-        for name in (*OF_RUNS, "seeds", "workers", "mixed"):
+        for name in (*RUN_SETTINGS, "seeds", "workers", "mixed"):
             value = getattr(self, name)
             if self.results is not None and value not in (None, False):
                 raise ValueError(
                     f"{name} is of a figure's own runs, so results and {name} cannot "
                     f"both be given, got {name}={value!r}"
                 )
+        if self.methods is not None and self.results is None:
+            raise ValueError(
+                f"methods chooses among those of results, which is not given, got "
+                f"methods={self.methods!r}"
+            )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import torch
 
 from agents.supervised.checks import NO_REPLAY
@@ -19,7 +22,9 @@ def make_memory(
 ) -> SelectiveReplayBuffer | None:
     """The memory of a run.
 
-    Every policy is given all options; those that it has no use for are ignored.
+    Every policy is given all options; those that it has no use for are ignored. One of
+    the user's (``"module:Name"``) is given those that differ from their defaults, so
+    that its own defaults hold.
 
     Args:
         config: the settings.
@@ -35,7 +40,6 @@ def make_memory(
     if config.policy == NO_REPLAY:
         return None
     device = config.torch_device
-    delay = config.update_delay
     try:
         return make_replay_buffer(
             config.policy,
@@ -45,19 +49,36 @@ def make_memory(
             fixed_features=network.fixed_features and not config.augmented,
             device=device,
             generator=torch.Generator(device=device).manual_seed(config.seed),
-            criterion=make_criterion(config.criterion, eta=config.eta),
-            gamma=config.gamma,
-            gamma_learnability=config.gamma_learnability,
-            noise=config.noise,
-            jitter=config.jitter,
-            decay=config.decay,
             num_classes=num_classes,
-            parts=config.coreset_parts,
-            group_size=config.gss_group_size,
-            groups=config.gss_groups,
             gradients=LossGradients(network, num_classes),
-            # Only an oracle has it: any other policy refuses it by name.
-            **({} if delay is None else {"delay": delay}),
+            **_options(config),
         )
     except TypeError as error:  # not a policy, or one that needs other options
         raise ValueError(str(error)) from error
+
+
+def _options(config: ExperimentConfig) -> dict[str, Any]:
+    """Options of policies by the names that writers have for them."""
+    names = {
+        "gamma": "gamma",
+        "gamma_learnability": "gamma_learnability",
+        "noise": "noise",
+        "jitter": "jitter",
+        "decay": "decay",
+        "coreset_parts": "parts",
+        "gss_group_size": "group_size",
+        "gss_groups": "groups",
+        "update_delay": "delay",
+    }
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    given = {name for name in defaults if getattr(config, name) != defaults[name]}
+    of_user = ":" in config.policy
+    options = {
+        own: getattr(config, name)
+        for name, own in names.items()
+        # Only an oracle has a delay: any other policy refuses it by name.
+        if name in given or not (of_user or name == "update_delay")
+    }
+    if given & {"criterion", "eta"} or not of_user:
+        options["criterion"] = make_criterion(config.criterion, eta=config.eta)
+    return options

@@ -161,7 +161,7 @@ def test_a_panel_of_one_method_leaves_others_out() -> None:
 
 
 def test_runs_that_diverged_and_other_methods_are_left_out(
-    sweeps: Path, tmp_path: Path
+    sweeps: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = read_rows(sweeps / "greedy")
     for number, each in enumerate(rows):
@@ -173,6 +173,22 @@ def test_runs_that_diverged_and_other_methods_are_left_out(
     settings = SweepFigureSettings(results=str(tmp_path))
     found = find_rows("greedy", settings, tmp_path / "x.png")
     assert {each["key"] for each in found} == {each["key"] for each in rows[2:]}
+    assert "left out (--methods draws others): another\n" in capsys.readouterr().err
+
+
+def test_other_methods_can_be_drawn_by_name(sweeps: Path, tmp_path: Path) -> None:
+    rows = read_rows(sweeps / "greedy")
+    for number, each in enumerate(rows):
+        each["key"] = str(number)
+    rows[1]["method"] = "mine, faster"
+    for each in rows:
+        ResultsFile(tmp_path).append(each)
+    settings = SweepFigureSettings(
+        results=str(tmp_path), methods=f"mine, faster; {rows[0]['method']}"
+    )
+    found = find_rows("greedy", settings, tmp_path / "x.png")
+    assert found[0]["method"] == "mine, faster"
+    assert {each["method"] for each in found[1:]} == {rows[0]["method"]}
 
 
 def test_results_that_cannot_be_drawn_are_told(sweeps: Path, tmp_path: Path) -> None:
@@ -198,6 +214,7 @@ def test_results_that_cannot_be_drawn_are_told(sweeps: Path, tmp_path: Path) -> 
         ("budget --seeds a", "seeds must be whole numbers"),
         ("budget --epochs 0", "epochs must be at least 1"),
         ("budget --results a --workers 2", "results and workers cannot both be given"),
+        ("budget --methods RS", "methods chooses among those of results"),
         ("budget --results a --mixed", "results and mixed cannot both be given"),
     ],
 )

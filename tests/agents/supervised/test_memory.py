@@ -109,6 +109,18 @@ def test_a_policy_of_the_users_is_made_like_ours() -> None:
     assert (writer.num_classes, writer.share) == (10, 0.5)
 
 
+def test_a_policy_of_the_users_keeps_its_defaults_but_for_what_is_given() -> None:
+    name = "info_replay:BalancedInfoReservoirWriter"
+    network = make_network("fc", (1, 8, 8), 10, seed=0)
+    for chosen in ({}, {"noise": 0.7, "eta": 0.5}):
+        memory = make_memory(small(policy=name, **chosen), 10, network)
+        assert memory is not None
+        writer: Any = memory.writer
+        assert (writer.gamma, writer.groups) == (-0.5, "modes")
+        assert writer.noise == chosen.get("noise", 0.3)
+        assert writer.criterion == MIC(chosen.get("eta", 1.0))
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -51,6 +51,7 @@ def options(grid: dict[str, str]) -> list[str]:
         ("FOLDER/s.yaml --policy rs", "their own: A; B"),
         ("FOLDER/twice.yaml", "twice.yaml: 'A' is there twice, again in line 3"),
         ("FOLDER/s.yaml --seed 0-1000000000", "seed must have at most 100000 values"),
+        ("--seed -1,0,2", "seed must be at least 0"),
         ("--tuned FOLDER/s.yaml --seed 0", "is not a tuned.json of 'info-replay tune'"),
         ("--seed 0 --out FOLDER/tuning/grid", "is in the folder of a tuning: give ano"),
         ("--seed 0 --out FOLDER/tuning/new", "is in the folder of a tuning: give ano"),
