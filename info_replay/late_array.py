@@ -50,6 +50,7 @@ class LateArray:
         """Take new values; the first ones give the shape."""
         self.prepare(values.shape)
         assert self._made is not None
+        assert self._made.array.shape == values.shape
         self._made.array[...] = values
 
     def clear(self) -> None:

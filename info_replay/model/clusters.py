@@ -91,12 +91,14 @@ class FeatureClusters:
 
     @property
     def now(self) -> Clustering:
-        """The clusters that were found last; no centers before there are any."""
-        if not self.found:
-            return Clustering(np.zeros((0, 0)), -1)
+        """The clusters that were found last.
+
+        Raises:
+            RuntimeError: if none were found, or by another process without sharing.
+        """
         centers = self._centers.array
-        if centers is None:
-            raise RuntimeError("clusters were found by another process, unshared")
+        if centers is None or not self.found:
+            raise RuntimeError("no clusters were found in this process or shared")
         return Clustering(centers.copy(), self._item.value)
 
     @now.setter
@@ -147,8 +149,8 @@ class Clustering(NamedTuple):
 
     Attributes:
         centers: shape ``(K, d)``.
-        item: number of the item with which they were found, -1 for never.
-        held: cluster of what was in each slot then.
+        item: number of the item with which they were found.
+        held: cluster of what was in each slot then; not remembered.
     """
 
     centers: NDArray[np.float64]
@@ -156,9 +158,7 @@ class Clustering(NamedTuple):
     held: Places = np.zeros(0, dtype=np.int64)
 
     def labels(self, rows: Any) -> Places:
-        """The cluster of each of some features ``(n, d)``; 0 if there are none yet."""
-        if self.item < 0:
-            return np.zeros(len(rows), dtype=np.int64)
+        """The cluster of each of some features ``(n, d)``."""
         features = torch.as_tensor(rows).double()
         centers = torch.from_numpy(self.centers).to(features.device)
         (labels,) = to_host(_nearest(features, centers))
@@ -168,7 +168,8 @@ class Clustering(NamedTuple):
 def regroup(numbers: Places, before: Places, after: Places) -> Places:
     """Items of each group when stored ones go to other groups.
 
-    What is stored stands for all items that came with its group. The sum stays.
+    What is stored stands for all items that came with its group, or for all items if no
+    item of its groups was counted. The sum stays.
 
     Args:
         numbers: items of each group so far.
@@ -177,11 +178,14 @@ def regroup(numbers: Places, before: Places, after: Places) -> Places:
     """
     sizes = np.bincount(before, minlength=len(numbers))
     shares = (numbers / np.maximum(sizes, 1))[before]
+    if not shares.any():
+        shares[:] = 1
     sums = np.bincount(after, shares, len(numbers)).cumsum()
     # Rounded together, so that nothing is lost: also not groups of which nothing is
-    # stored.
-    sums *= numbers.sum() / sums[-1]
-    return np.diff(sums.round(), prepend=0).astype(np.int64)
+    # stored. Halves are rounded down, whatever the rounding of the sums.
+    total = int(numbers.sum())
+    sums *= total / sums[-1]
+    return np.diff(np.floor(sums + 0.5 - 1e-12 * total), prepend=0).astype(np.int64)
 
 
 def _distant(rows: Tensor, draws: NDArray[np.float64]) -> Tensor:

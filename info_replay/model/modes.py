@@ -193,7 +193,7 @@ class ModesWalk:
 class _Path:
     """Moments and sums of classes before and after their items, as if none jumped.
 
-    A row per class has its items side by side, the last one again where there are less.
+    A row per class has its items side by side, the last again where there are fewer.
     """
 
     def __init__(self, labels: Places, values: Array, state: Array) -> None:

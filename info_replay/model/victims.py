@@ -49,7 +49,7 @@ def draw_victims(
         array([0, 0])
     """
     held = held.copy()
-    groups = 1 + max(held.max(), *(group for _, group in items))
+    groups = 1 + max([held.max(), *(group for _, group in items)])
     sizes = np.bincount(held, minlength=groups)
     drawn = []
     for item, group in items:

@@ -236,11 +236,13 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         held, numbers = self._held.array, self._numbers.array
         if self.clusters is None:
             return self._labels(items.targets), held, numbers, None
-        item, found = self.draw_count, self.clusters.now
+        item = self.draw_count
         if self.clusters.are_due(item, len(held)):
             draws = generator_of(self.seed, _CLUSTERS, item).random(self.num_clusters)
             found = self.clusters.find(item, self._stored_features(), draws)
             held, numbers = found.held, regroup(numbers, held, found.held)
+        else:
+            found = self.clusters.now
         width = items.posterior.feature_dim
         return found.labels(items.rows[:, :width]), held, numbers, found
 
@@ -298,16 +300,37 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
     def check_state(self, state_dict: dict[str, Any]) -> None:
         """Raise ``ValueError`` if a saved state does not fit; changes nothing."""
         super().check_state(state_dict)
-        state = state_dict["state"]
-        centers = state["clusters"]["centers"] if self.clusters is not None else None
-        if centers is None:
-            return
-        posterior = state["memory"]["posterior"]
+        counts, state = state_dict["counts"], state_dict["state"]
+        if not counts["preloaded"]:
+            counted, known = int(state["numbers"].sum()), counts["reservoir_count"]
+            if counted != known:
+                raise ValueError(
+                    f"cannot restore 'numbers': expected {known} items in all groups, "
+                    f"got {counted}"
+                )
+            stored = state["held"][: min(known, self.slots.capacity)]
+            if state_dict["in_step"] and (stored < 0).any():
+                raise ValueError(
+                    "cannot restore 'held': expected a group of what is in each slot, "
+                    f"got {int(stored.min())}"
+                )
+        if self.clusters is not None:
+            self._check_clusters(state, counts["draw_count"])
+
+    @staticmethod
+    def _check_clusters(state: dict[str, Any], items: int) -> None:
+        """Raise ``ValueError`` if saved clusters are not of the rest of the state."""
+        posterior, saved = state["memory"]["posterior"], state["clusters"]
         width = posterior["feature_dim"] if posterior is not None else 0
-        if centers.shape[1] != width:
+        if saved["centers"] is not None and saved["centers"].shape[1] != width:
             raise ValueError(
                 f"cannot restore 'clusters': expected centers of {width} numbers, got "
-                f"{centers.shape[1]}"
+                f"{saved['centers'].shape[1]}"
+            )
+        if saved["item"] >= max(items, 0):
+            raise ValueError(
+                f"cannot restore 'clusters': expected those of an item before {items}, "
+                f"got {saved['item']}"
             )
 
     def _stored_features(self) -> Any:
@@ -347,7 +370,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         self._count_filled(labels, np.arange(len(items)))
 
     def resync_features(self) -> None:
-        """Rebuild the posterior: new features are no new classes."""
+        """Rebuild the posterior, and only that: new features are no new classes."""
         super().resync()
 
     def resync(self) -> None:
@@ -362,7 +385,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
             np.maximum(held, 0, out=held)
             return
         labels = self._labels(self.slots.leaf(self.target_key)[:size])
-        others = np.fmod(held, self.modes.num_classes) != labels
+        others = (held < 0) | (np.fmod(held, self.modes.num_classes) != labels)
         if others.any():
             held[others] = self.modes.groups_of(labels[others])
 

@@ -195,7 +195,8 @@ class SelectionWriter(StatefulWriter):
     def _offer(self, data: TensorDictBase) -> Places:
         batch = self.slots.admit(data)
         with self.computing():
-            parts = self.split(len(batch))
+            self._catch_up(self.slots.revision)  # admit() has looked
+            parts = self.split(len(batch))  # by the number of items until now
             if len(parts) == 1:
                 return self._offer_part(batch).slots.copy()
             self.check(batch)
@@ -208,7 +209,7 @@ class SelectionWriter(StatefulWriter):
             return slots
 
     def _offer_part(self, batch: TensorDictBase) -> Decision:
-        self._catch_up(self.slots.revision)  # admit() has looked
+        self._catch_up(self.slots.revision)  # the first items made the posterior
         slots, count = self.slots, len(batch)
         size = len(slots)
         decision = self.decide(batch)
@@ -353,11 +354,11 @@ class SelectionWriter(StatefulWriter):
             followed = self.refresh(places, features)
             # What was out of step before remains so, whatever followed.
             before, seen = slots.look(), int(self.counts.array[REVISION])
-            in_step_else = before == seen or self._new_features == (seen, before)
+            only_features_new = before == seen or self._new_features == (seen, before)
             slots.write_leaf(key, places, features)
             if before == seen and followed:
                 self.mark_in_step()
-            elif in_step_else:
+            elif only_features_new:
                 self._new_features = seen, slots.revision
 
     def __repr__(self) -> str:

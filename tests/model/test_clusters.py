@@ -55,12 +55,6 @@ def test_there_may_be_more_clusters_than_points() -> None:
     assert len(set(found.held.tolist())) == 2
 
 
-def test_without_clusters_all_is_one() -> None:
-    clusters = FeatureClusters(3)
-    assert not clusters.found
-    assert clusters.now.labels(np.ones((4, 2))).tolist() == [0] * 4
-
-
 def test_they_are_due_at_first_and_then_once_in_a_period() -> None:
     clusters = FeatureClusters(1)
     assert clusters.are_due(100, 100)
@@ -96,10 +90,23 @@ def test_what_is_stored_stands_for_its_group() -> None:
     assert regroup(numbers, before, before).tolist() == numbers.tolist()
 
 
-def test_centers_are_there_for_whoever_knows_that_clusters_were_found() -> None:
+def test_where_no_group_of_what_is_stored_was_counted_all_count_alike() -> None:
+    before, after = np.zeros(4, dtype=np.int64), np.array([0, 1, 1, 2])
+    assert regroup(np.zeros(3, dtype=np.int64), before, after).tolist() == [0, 0, 0]
+    assert regroup(np.array([0, 8, 0]), before, after).tolist() == [2, 4, 2]
+
+
+def test_halves_are_rounded_down_whatever_the_rounding_of_sums() -> None:
+    for number in range(1, 40):
+        new = regroup(np.array([3 * number, 0]), np.zeros(6, int), np.arange(6) % 2)
+        assert new.tolist() == [3 * number // 2, 3 * number - 3 * number // 2]
+
+
+@pytest.mark.parametrize("item", [-1, 7])
+def test_no_clusters_are_given_before_there_are_any(item: int) -> None:
     clusters = FeatureClusters(2)
-    clusters.load_state_dict({"centers": None, "item": 7})
-    with pytest.raises(RuntimeError, match="found by another process"):
+    clusters.load_state_dict({"centers": None, "item": item})
+    with pytest.raises(RuntimeError, match="no clusters were found"):
         clusters.now  # noqa: B018  a property
 
 

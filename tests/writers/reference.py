@@ -336,8 +336,10 @@ def balanced_info_reservoir(
                 total, upper, lower = sum(numbers.values()), 0.0, 0
                 for group in sorted(numbers):
                     upper += numbers[group] * run.reservoir_count / total
-                    numbers[group] = round(upper) - lower
-                    lower += numbers[group]
+                    # Halves are rounded down, whatever the rounding before.
+                    rounded = math.floor(upper + 0.5 - 1e-12 * run.reservoir_count)
+                    numbers[group] = rounded - lower
+                    lower = rounded
             label = labels[item] = clusters.nearest(items.features[item])
         mode = 0
         if full and by_mode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tensordict import TensorDict
+from torchrl.data import LazyTensorStorage
 
 from info_replay import BalancedInfoReservoirWriter, SelectiveReplayBuffer
 from info_replay.model import clusters
@@ -27,7 +29,7 @@ VICTIMS = ["all", "largest", "own"]
 PERIOD = 16
 
 
-@pytest.fixture(scope="module")
+@contextmanager
 def short_period() -> Iterator[None]:
     """Clusters are found anew often, so that short streams show it."""
     with pytest.MonkeyPatch.context() as patch:
@@ -98,7 +100,6 @@ cases = st.builds(
 )
 
 
-@pytest.mark.usefixtures("short_period")
 @given(
     case=cases,
     count=st.integers(1, 50),
@@ -118,10 +119,10 @@ def test_every_decision_is_that_of_the_items_one_by_one(
         num_outputs=2,
         scale=scale,
     )
-    case.check(stream, data.draw(chunkings(count)))
+    with short_period():
+        case.check(stream, data.draw(chunkings(count)))
 
 
-@pytest.mark.usefixtures("short_period")
 @given(case=cases, count=st.integers(1, 50), data=st.data())
 def test_repeated_items_make_no_difference(
     case: Case, count: int, data: st.DataObject
@@ -132,7 +133,8 @@ def test_repeated_items_make_no_difference(
         num_classes=case.num_classes,
         distinct=6,
     )
-    case.check(stream, data.draw(chunkings(count)))
+    with short_period():
+        case.check(stream, data.draw(chunkings(count)))
 
 
 @pytest.mark.parametrize("size", [7, 128, 480])
@@ -330,7 +332,8 @@ def test_it_is_a_writer_for_numbers(groups: str) -> None:
         made = make_items(count, seed)
         return made.set("target", made["logits"][:, :2])
 
-    check_writer(make, items=items, chunk_invariant=True)
+    with short_period():
+        check_writer(make, items=items, chunk_invariant=True)
 
 
 def test_items_that_others_write_change_group() -> None:
@@ -345,6 +348,54 @@ def test_items_that_others_write_change_group() -> None:
     assert held.tolist() == buffer[:]["target"].tolist()
 
 
+def numbers(count: int, seed: int) -> TensorDict:
+    """Items of six kinds with a number to predict."""
+    stream = make_stream(seed, count, feature_dim=4, scale=0.3)
+    centers = 3 * torch.randn(6, 4, generator=torch.Generator().manual_seed(9))
+    stream["feature"] = stream["feature"] + centers[stream["id"] % 6]
+    return stream
+
+
+@pytest.mark.parametrize("groups", ["modes", "classes", "clusters"])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_it_goes_on_with_items_of_others_where_there_are_no_classes(
+    groups: str, emptied: bool
+) -> None:
+    case = Case(20, groups=groups)
+    buffer = case.buffer()
+    buffer.extend(numbers(100 if emptied else 5, 0))
+    if emptied:
+        buffer.empty(empty_write_count=False)
+    buffer.storage.set(torch.arange(20), numbers(20, 1))
+    slots = buffer.extend(numbers(300, 2))
+    assert (slots >= 0).sum() > 5
+    state = buffer.writer.save_state()
+    assert (state["held"] >= 0).all()
+    assert state["numbers"].sum() == buffer.reservoir_count
+
+
+@pytest.mark.parametrize("filled", ["before", "after"])
+def test_clusters_are_found_in_time_whoever_filled_the_memory(filled: str) -> None:
+    """Items that were there before count, so they say when clusters are due."""
+    memories = []
+    for size in (7, 50, 400):
+        buffer = Case(13, groups="clusters", num_clusters=4).buffer()
+        storage = buffer.storage
+        if filled == "before":
+            storage = LazyTensorStorage(13)
+            storage.set(torch.arange(13), numbers(13, 1))
+            writer = buffer.writer
+            buffer = SelectiveReplayBuffer(storage=storage, writer=writer)
+            writer.seed = 5
+        else:
+            storage.set(torch.arange(13), numbers(13, 1))
+        with short_period():
+            for batch in numbers(400, 2).split(size):
+                buffer.extend(batch)
+        memories.append(buffer[:]["id"].tolist())
+    assert memories[0] == memories[1] == memories[2]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -354,6 +405,7 @@ def test_items_that_others_write_change_group() -> None:
         ({"centers": None}, "expected a number from -1 to -1, got"),
         ({"item": -2}, "expected a number from -1 to"),
         ({"item": 1.5}, "expected a number from -1 to .* got 1.5"),
+        ({"item": 60}, "expected those of an item before 60, got 60"),
     ],
     ids=str,
 )
@@ -368,6 +420,31 @@ def test_saved_clusters_that_do_not_fit_are_refused(
     new = case.buffer()
     for target in (buffer, new):
         with pytest.raises(ValueError, match=f"cannot restore 'clusters': {message}"):
+            target.load_state_dict(state)
+    assert not len(new)
+
+
+@pytest.mark.parametrize("groups", ["modes", "clusters"])
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("held", -1, "expected a group of what is in each slot, got -1"),
+        ("numbers", 1000, "expected .* items in all groups, got 1"),
+    ],
+    ids=str,
+)
+def test_groups_that_are_not_those_of_the_items_are_refused(
+    groups: str, part: str, change: int, message: str
+) -> None:
+    case = Case(40, groups=groups)
+    buffer = case.buffer()
+    extend_all(buffer, make_stream(0, 200, feature_dim=6), [50] * 4)
+    state = buffer.state_dict()
+    assert state["_writer"]["in_step"]
+    state["_writer"]["state"][part][0] = change
+    new = case.buffer()
+    for target in (buffer, new):
+        with pytest.raises(ValueError, match=f"cannot restore '{part}': {message}"):
             target.load_state_dict(state)
     assert not len(new)
 
