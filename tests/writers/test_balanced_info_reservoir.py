@@ -262,11 +262,9 @@ def test_by_default_classes_of_any_length_get_about_the_same_share() -> None:
     assert max(counts) < 8
 
 
-@pytest.mark.parametrize("groups", ["clusters", "modes"])
-def test_clusters_give_hidden_regimes_of_numbers_their_share(groups: str) -> None:
-    """Three rare regimes that come with a long one; nothing tells them but features."""
-    regimes = torch.tensor([0] * 57 + [1, 2, 3]).repeat(200)
-    shares = []
+def share_of_regimes(regimes: torch.Tensor, groups: str) -> torch.Tensor:
+    """Slots of each of four regimes, which nothing tells but features; of 20."""
+    counts = []
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(len(regimes), 4, generator=generator)
@@ -279,10 +277,25 @@ def test_clusters_give_hidden_regimes_of_numbers_their_share(groups: str) -> Non
         buffer = SelectiveReplayBuffer(20, writer=writer, generator=generator)
         for batch in items.split(600):
             buffer.extend(batch)
-        shares.append(buffer[:]["regime"].bincount(minlength=4))
-    rare = torch.stack(shares).double().mean(0)[1:]
-    # A third of an item each is their share of the stream.
+        counts.append(buffer[:]["regime"].bincount(minlength=4))
+    return torch.stack(counts).double().mean(0)
+
+
+@pytest.mark.parametrize("groups", ["clusters", "modes"])
+def test_clusters_give_regimes_that_come_mixed_their_share(groups: str) -> None:
+    """Three rare regimes with a long one; their share of the stream is a third each."""
+    regimes = torch.tensor([0] * 57 + [1, 2, 3]).repeat(200)
+    rare = share_of_regimes(regimes, groups)[1:]
     assert bool((rare > 1.5).all()) == (groups == "clusters"), rare
+
+
+@pytest.mark.parametrize("groups", ["modes", "classes"])
+def test_modes_give_regimes_one_after_the_other_their_share(groups: str) -> None:
+    """Short regimes after long ones; the share of both in the stream is 2.5."""
+    regimes = torch.arange(4).repeat_interleave(torch.tensor([6000, 1000, 500, 500]))
+    short = float(share_of_regimes(regimes, groups)[2:].sum())
+    assert (short > 5) == (groups == "modes"), short
+    assert (short < 4) == (groups == "classes"), short
 
 
 def test_a_tournament_keeps_what_is_informative() -> None:
