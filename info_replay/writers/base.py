@@ -195,8 +195,8 @@ class SelectionWriter(StatefulWriter):
     def _offer(self, data: TensorDictBase) -> Places:
         batch = self.slots.admit(data)
         with self.computing():
-            self._catch_up(self.slots.revision)  # admit() has looked
-            parts = self.split(len(batch))  # by the number of items until now
+            self._count_preloaded()  # parts may depend on the number of items
+            parts = self.split(len(batch))
             if len(parts) == 1:
                 return self._offer_part(batch).slots.copy()
             self.check(batch)
@@ -209,7 +209,7 @@ class SelectionWriter(StatefulWriter):
             return slots
 
     def _offer_part(self, batch: TensorDictBase) -> Decision:
-        self._catch_up(self.slots.revision)  # the first items made the posterior
+        self._catch_up(self.slots.revision)  # admit() has looked
         slots, count = self.slots, len(batch)
         size = len(slots)
         decision = self.decide(batch)
