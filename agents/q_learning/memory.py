@@ -12,11 +12,15 @@ from torchrl.data import (
 )
 from torchrl.objectives import DQNLoss
 
+from agents.policy_options import policy_options
 from agents.q_learning.config import DQNConfig
 from agents.q_learning.features import TransitionFeatures
-from info_replay import make_criterion, make_replay_buffer
+from info_replay import make_replay_buffer
 
 __all__ = ["choose_target", "make_memory", "memory_options"]
+
+# What writers call the settings: the same.
+_NAMES = {name: name for name in ("gamma", "noise", "jitter", "decay")}
 
 # Beyond this many numbers, their changes are too many to explain at every frame.
 _LARGEST_OBSERVATION = 64
@@ -33,11 +37,7 @@ def memory_options(config: DQNConfig) -> dict[str, Any]:
     """Options of :func:`make_replay_buffer`; policies ignore those of others."""
     return {
         "recent": config.recent or None,
-        "criterion": make_criterion(config.criterion, eta=config.eta),
-        "gamma": config.gamma,
-        "noise": config.noise,
-        "jitter": config.jitter,
-        "decay": config.decay,
+        **policy_options(config, _NAMES),
     }
 
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import torch
 
+from agents.policy_options import policy_options
 from agents.supervised.checks import NO_REPLAY
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.gradients import LossGradients
 from agents.supervised.networks import FeatureNetwork
 from agents.supervised.samplers import SubsetSampler
-from info_replay import SelectiveReplayBuffer, make_criterion, make_replay_buffer
+from info_replay import SelectiveReplayBuffer, make_replay_buffer
 
 __all__ = ["make_memory"]
+
+# What writers call the settings.
+_NAMES = {
+    "gamma": "gamma",
+    "gamma_learnability": "gamma_learnability",
+    "noise": "noise",
+    "jitter": "jitter",
+    "decay": "decay",
+    "coreset_parts": "parts",
+    "gss_group_size": "group_size",
+    "gss_groups": "groups",
+}
 
 
 def make_memory(
@@ -22,9 +32,7 @@ def make_memory(
 ) -> SelectiveReplayBuffer | None:
     """The memory of a run.
 
-    Every policy is given all options; those that it has no use for are ignored. One of
-    the user's (``"module:Name"``) is given those that differ from their defaults, so
-    that its own defaults hold.
+    Every policy is given all options; those that it has no use for are ignored.
 
     Args:
         config: the settings.
@@ -40,6 +48,7 @@ def make_memory(
     if config.policy == NO_REPLAY:
         return None
     device = config.torch_device
+    delay = config.update_delay
     try:
         return make_replay_buffer(
             config.policy,
@@ -51,34 +60,9 @@ def make_memory(
             generator=torch.Generator(device=device).manual_seed(config.seed),
             num_classes=num_classes,
             gradients=LossGradients(network, num_classes),
-            **_options(config),
+            **policy_options(config, _NAMES),
+            # Only an oracle has it: any other policy refuses it by name.
+            **({} if delay is None else {"delay": delay}),
         )
     except TypeError as error:  # not a policy, or one that needs other options
         raise ValueError(str(error)) from error
-
-
-def _options(config: ExperimentConfig) -> dict[str, Any]:
-    """Options of policies by the names that writers have for them."""
-    names = {
-        "gamma": "gamma",
-        "gamma_learnability": "gamma_learnability",
-        "noise": "noise",
-        "jitter": "jitter",
-        "decay": "decay",
-        "coreset_parts": "parts",
-        "gss_group_size": "group_size",
-        "gss_groups": "groups",
-        "update_delay": "delay",
-    }
-    defaults = {field.name: field.default for field in dataclasses.fields(config)}
-    given = {name for name in defaults if getattr(config, name) != defaults[name]}
-    of_user = ":" in config.policy
-    options = {
-        own: getattr(config, name)
-        for name, own in names.items()
-        # Only an oracle has a delay: any other policy refuses it by name.
-        if name in given or not (of_user or name == "update_delay")
-    }
-    if given & {"criterion", "eta"} or not of_user:
-        options["criterion"] = make_criterion(config.criterion, eta=config.eta)
-    return options
