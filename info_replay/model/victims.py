@@ -51,16 +51,18 @@ def draw_victims(
     held = held.copy()
     groups = 1 + max([held.max(), *(group for _, group in items)])
     sizes = np.bincount(held, minlength=groups)
+    all_slots = np.arange(len(held))
     drawn = []
     for item, group in items:
-        members = np.arange(len(held))
+        members = all_slots
         if victims != "all":
             largest = sizes == sizes.max()
             if largest[group] or (victims == "own" and sizes[group]):
-                largest = np.arange(groups) == group
-            its = largest[held].nonzero()[0]
+                its = (held == group).nonzero()[0]
+            else:
+                its = largest[held].nonzero()[0]
             # None may be there where a slot that was got is not presumed yet.
-            members = its if its.size else members
+            members = its if its.size else all_slots
         slots = generator(item).choice(members, min(count, len(members)), replace=False)
         drawn.append(slots)
         if item in presumed:

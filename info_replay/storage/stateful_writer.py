@@ -80,8 +80,10 @@ class StatefulWriter(DeclaredState, Writer):
 
     def _count_preloaded(self) -> None:
         """Count items that were there before the first that was offered."""
-        counts, size = self.counts.array, len(self.slots)
-        if size and not (counts[WRITES] or counts[RESERVOIR]):
+        counts = self.counts.array
+        if counts[WRITES] or counts[RESERVOIR]:
+            return
+        if size := len(self.slots):
             counts[[RESERVOIR, DRAWS, PRELOADED]] = size
             counts[REVISION] = -1
 

@@ -278,10 +278,11 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
 
     def split(self, count: int) -> list[slice]:
         """Parts as of InfoRS, not too large; with new clusters a new one begins."""
+        parts = super().split(count)
+        if count <= _MOST and self.clusters is None:
+            return parts
         starts = {
-            start
-            for part in super().split(count)
-            for start in range(part.start, part.stop, _MOST)
+            start for part in parts for start in range(part.start, part.stop, _MOST)
         }
         if self.clusters is not None:
             period = self.clusters.period(self.slots.capacity)

@@ -281,8 +281,7 @@ class SelectionWriter(StatefulWriter):
         counts = self.counts.array
         if counts[REVISION] == revision:
             return
-        if not (counts[WRITES] or counts[RESERVOIR]):
-            self._count_preloaded()
+        self._count_preloaded()
         if counts[PRELOADED]:
             self.adopt(self.slots.read(slice(0, int(counts[PRELOADED]))))
             counts[PRELOADED] = 0
