@@ -95,7 +95,9 @@ def print_scores(streams: Streams) -> None:
 
 def print_cells(streams: Streams) -> None:
     """The eight cells of MNIST: the default, our best other policy, the paper's."""
-    print("\n| cell | auto | our best other | difference / joint se | the paper's best |")
+    print(
+        "\n| cell | auto | our best other | difference / joint se | the paper's best |"
+    )
     print("|---|---|---|---|---|")
     for env in ("SplitMNIST", "PermutedMNIST"):
         for column, imbalance in enumerate(IMBALANCES):
