@@ -270,8 +270,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
         if self.tournament == 1:
             return np.array([slots[0] for slots in drawn], dtype=np.int64)
         scores = sequence.leave_one_out(stored.tolist(), drawn)
-        eps = torch.finfo(self.dtype).eps
-        least = [first_of_least(each, eps) for each in scores]
+        least = [first_of_least(each, torch.finfo(self.dtype).eps) for each in scores]
         return np.array([slots[n] for slots, n in zip(drawn, least, strict=True)])
 
     # -- the rest of the contract -----------------------------------------------------
@@ -328,7 +327,7 @@ class BalancedInfoReservoirWriter(InfoReservoirWriter):
                 f"cannot restore 'clusters': expected centers of {width} numbers, got "
                 f"{saved['centers'].shape[1]}"
             )
-        if saved["item"] >= max(items, 0):
+        if saved["item"] >= items:
             raise ValueError(
                 f"cannot restore 'clusters': expected those of an item before {items}, "
                 f"got {saved['item']}"
