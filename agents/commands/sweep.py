@@ -107,14 +107,11 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
         raise ValueError("give a file, or values of options: --policy rs,infors")
     description = {} if options.file is None else _read_description(options.file)
     if options.tuned is None:
-        jobs = make_jobs(description, given=given)
-        _tell_of_dropped(description, jobs)
-        return jobs
+        return make_jobs(description, given=given, tell=_tell)
     from agents.sweeps.tuning_file import load_tuned
 
     tuned = load_tuned(options.tuned)
-    jobs = make_jobs(description, tuned, given=given)
-    _tell_of_dropped(description, jobs)
+    jobs = make_jobs(description, tuned, given=given, tell=_tell)
     configs = [job.config for job in jobs]
     keys = {(each.stream, each.policy, each.imbalance) for each in configs}
     if not keys & tuned.keys():
@@ -123,19 +120,14 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
             f"{options.tuned} has no settings for this sweep, only for {known}"
         )
     for stream, policy, imbalance in sorted(keys - tuned.keys()):
-        print(
-            f"not tuned, so with its preset: {stream}, {policy}, imbalance {imbalance}",
-            file=sys.stderr,
+        _tell(
+            f"not tuned, so with its preset: {stream}, {policy}, imbalance {imbalance}"
         )
     return jobs
 
 
-def _tell_of_dropped(description: dict[str, Any], jobs: list[Job]) -> None:
-    """Say which methods of a file have no run with the values that are given."""
-    left = {job.method for job in jobs}
-    for method in description.get("methods", ()):
-        if str(method) not in left:
-            print(f"no run with these values: {method}", file=sys.stderr)
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _read_description(name: str) -> dict[str, Any]:

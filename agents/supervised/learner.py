@@ -25,7 +25,13 @@ if TYPE_CHECKING:  # names of learners can be listed without torch
     import torch
     from torchrl.data import TensorDictReplayBuffer
 
-__all__ = ["LEARNERS", "DivergenceError", "Learner", "make_learner"]
+__all__ = [
+    "LEARNERS",
+    "DivergenceError",
+    "Learner",
+    "learner_options",
+    "make_learner",
+]
 
 
 class Learner(Protocol):
@@ -156,11 +162,11 @@ def make_learner(
     """
     make = LEARNERS.get(learner) if isinstance(learner, str) else learner
     name = learner if isinstance(learner, str) else getattr(make, "__name__", make)
-    asked = _options(make)
+    asked = learner_options(make)
     options["num_classes"] = num_classes
     known = set(asked)
     if options.keys() - known:
-        known = known.union(_COMMON, *map(_options, map(LEARNERS.get, LEARNERS)))
+        known = known.union(_COMMON, *map(learner_options, map(LEARNERS.get, LEARNERS)))
     for option in sorted(options.keys() - known):
         close = difflib.get_close_matches(option, sorted(known), 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -196,8 +202,16 @@ def make_learner(
 _COMMON = ("num_classes", "prediction_range", "device", "seed")
 
 
-def _options(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """Options that a learner asks for, also those that it hands on to its base."""
+def learner_options(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Options that a learner asks for, also those that it hands on to its base.
+
+    Args:
+        make: the class of the learner, or a function that makes one.
+
+    Example:
+        >>> "join" in learner_options(LEARNERS.get("er"))
+        True
+    """
     if not inspect.isclass(make):
         return _after_memory([*inspect.signature(make).parameters.values()])
     found: dict[str, inspect.Parameter] = {}

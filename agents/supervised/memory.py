@@ -12,10 +12,10 @@ from agents.supervised.networks import FeatureNetwork
 from agents.supervised.samplers import SubsetSampler
 from info_replay import SelectiveReplayBuffer, make_replay_buffer
 
-__all__ = ["make_memory"]
+__all__ = ["WRITER_OPTIONS", "make_memory"]
 
-# What writers call the settings.
-_NAMES = {
+#: What writers call the settings that are options of theirs.
+WRITER_OPTIONS = {
     "gamma": "gamma",
     "gamma_learnability": "gamma_learnability",
     "noise": "noise",
@@ -60,7 +60,7 @@ def make_memory(
             generator=torch.Generator(device=device).manual_seed(config.seed),
             num_classes=num_classes,
             gradients=LossGradients(network, num_classes),
-            **policy_options(config, _NAMES),
+            **policy_options(config, WRITER_OPTIONS),
             # Only an oracle has it: any other policy refuses it by name.
             **({} if delay is None else {"delay": delay}),
         )

@@ -7,10 +7,11 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from agents.supervised.config import ExperimentConfig
+from agents.supervised.unused import unused_settings
 from agents.sweeps.values import MOST_RUNS, check_setting, parse_values
 
 __all__ = ["Job", "Tuned", "make_jobs"]
@@ -51,8 +52,12 @@ def make_jobs(
     tuned: Tuned | None = None,
     *,
     given: Mapping[str, Any] | None = None,
+    tell: Callable[[str], object] | None = None,
 ) -> list[Job]:
     """The runs of a sweep: all combinations of all values.
+
+    A run that would be the same with each value of a setting, because its policy or
+    learner does not use it, is done with the first value only.
 
     Args:
         description: of each setting that is not the preset's, one value or a list of
@@ -63,6 +68,8 @@ def make_jobs(
         given: values that win over the description: those outside of methods are
             replaced. Of a method's own seeds, imbalances and streams, only those that
             are given are left; no other setting may be both given and a method's own.
+        tell: called with a line about each setting that a method does not use though it
+            has several values, and about each method that is left without a run.
 
     Returns:
         The runs; those that are likely to take long come first.
@@ -78,6 +85,10 @@ def make_jobs(
         (6, 'rs', 0)
         >>> len(make_jobs(grid, given={"seed": 7}))
         2
+        >>> grid = {"env": "SplitDigits", "policy": "rs,infors", "eta": "0,1"}
+        >>> print(*(job.method for job in make_jobs(grid, tell=print)), sep=", ")
+        rs does not use eta: one run for all its values
+        rs, infors eta=0.0, infors eta=1.0
     """
     common, parts = _read_description(description)
     chosen = {name: parse_values(name, value) for name, value in (given or {}).items()}
@@ -95,15 +106,21 @@ def make_jobs(
         grids.append((name, values))
     total = sum(math.prod(map(len, values.values())) for _, values in grids)
     if not total:
-        told = ", ".join(f"{each}={_short(chosen[each])}" for each in chosen)
-        raise ValueError(f"no run is left with {told}: methods have other values")
+        words = ", ".join(f"{each}={_short(chosen[each])}" for each in chosen)
+        raise ValueError(f"no run is left with {words}: methods have other values")
     if total > MOST_RUNS:
         raise ValueError(f"a sweep has at most {MOST_RUNS} runs, got {total}")
-    jobs = {
-        job.key: job
-        for name, values in grids
-        for job in _expand(name, values, tuned or {})
-    }
+    jobs: dict[str, Job] = {}
+    told: dict[str, None] = {}  # each line once
+    for name, values in grids:
+        found = [*_expand(name, values, tuned or {}, told)]
+        jobs.update((job.key, job) for job in found)
+    left = {job.method for job in jobs.values()}
+    lost = [name for name, _ in parts if name and name not in left]
+    told.update((f"no run with these values: {name}", None) for name in lost)
+    if tell is not None:
+        for line in told:
+            tell(line)
     return sorted(jobs.values(), key=lambda job: -_length(job.config))
 
 
@@ -159,8 +176,10 @@ def _length(config: ExperimentConfig) -> float:
     return config.imbalance * config.epochs
 
 
-def _expand(name: str, values: dict[str, list[Any]], tuned: Tuned) -> Iterator[Job]:
-    """All runs of one method."""
+def _expand(
+    name: str, values: dict[str, list[Any]], tuned: Tuned, told: dict[str, None]
+) -> Iterator[Job]:
+    """All runs of one method; adds what is to be told of them."""
     varied = [
         each
         for each, found in values.items()
@@ -172,9 +191,14 @@ def _expand(name: str, values: dict[str, list[Any]], tuned: Tuned) -> Iterator[J
         chosen = dict(zip(values, combination, strict=True))
         env = chosen.pop("env", None)
         config = _config(env, chosen, tuned)
-        words = [f"{each}={chosen.get(each)}" for each in varied]
+        unused = [*filter(unused_settings(config).__contains__, varied)]
+        used = [each for each in varied if each not in unused]
+        words = [f"{each}={chosen.get(each)}" for each in used]
         label = name or " ".join([config.policy, *words])
-        yield Job(label, config)
+        for each in unused:
+            told[f"{label} does not use {each}: one run for all its values"] = None
+        if all(chosen[each] == values[each][0] for each in unused):
+            yield Job(label, config)
 
 
 def _config(env: str | None, chosen: dict[str, Any], tuned: Tuned) -> ExperimentConfig:

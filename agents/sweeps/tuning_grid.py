@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
+import itertools
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.presets import PRESET_OF_DATASET
+from agents.supervised.unused import unused_settings
 from agents.sweeps.values import check_setting, parse_values
 
 __all__ = ["PAPER_GRIDS", "Grid", "find_grid", "grid_size", "read_grids"]
@@ -117,16 +118,29 @@ def find_grid(
         if not found:
             raise ValueError(f"the grid has no settings for policy {config.policy!r}")
     left = {each: value for each, value in found.items() if each not in (fixed or {})}
+    unused = _unused_by_all(config, left)
+    left = {name: values for name, values in left.items() if name not in unused}
     if not left:
         raise ValueError(
             f"the grid of policy {config.policy!r} is empty: every setting of it has a "
-            "fixed value"
+            "fixed value or is not used"
         )
     return left
 
 
+def _unused_by_all(config: ExperimentConfig, grid: Grid) -> set[str]:
+    """Settings of a grid that none of the runs uses."""
+    deciding = [name for name in ("criterion", "learner", "join") if name in grid]
+    choices = itertools.product(*(grid[name] for name in deciding))
+    configs = (
+        dataclasses.replace(config, **dict(zip(deciding, each, strict=True)))
+        for each in choices
+    )
+    return set.intersection(*map(unused_settings, configs))
+
+
 def _of_paper(config: ExperimentConfig, part: str | None) -> dict[str, Any]:
-    """The paper's grid, without what the learner and the criterion do not use."""
+    """The paper's grid."""
     if part is None:
         preset = PRESET_OF_DATASET.get(_dataset_of(config), "")
         if preset not in _PART_OF_PRESET:
@@ -141,15 +155,7 @@ def _of_paper(config: ExperimentConfig, part: str | None) -> dict[str, Any]:
             f"the paper's grid for {part} has no policy {config.policy!r}, only "
             f"{', '.join(table)}: give a file (--grid)"
         )
-    unused = set()
-    if config.learner in ("er", "er-ace"):
-        unused.add("alpha")
-        if config.learner == "er-ace" or config.join != "sum":
-            unused.add("beta")
-    if not _has_eta(config.criterion):
-        unused.add("eta")
-    found = table[config.policy]
-    return {name: values for name, values in found.items() if name not in unused}
+    return dict(table[config.policy])
 
 
 def _dataset_of(config: ExperimentConfig) -> str:
@@ -159,12 +165,6 @@ def _dataset_of(config: ExperimentConfig) -> str:
 
     assert config.env is not None
     return BENCHMARKS[config.env].dataset
-
-
-def _has_eta(criterion: str) -> bool:
-    from info_replay.registry import CRITERIA
-
-    return "eta" in inspect.signature(CRITERIA.get(criterion)).parameters
 
 
 def grid_size(grid: Grid) -> int:

@@ -187,6 +187,35 @@ def test_values_that_no_method_has_leave_no_run() -> None:
         make_jobs({"methods": methods}, given={"seed": "7-8"})
 
 
+def test_values_of_a_setting_that_a_method_does_not_use_are_one_run() -> None:
+    told: list[str] = []
+    given = {"policy": "rs,infors,gss", "gamma": "0,1", "gss_groups": "2,3", "seed": 4}
+    jobs = make_jobs({"env": "SplitDigits", **given}, tell=told.append)
+    assert {job.method for job in jobs} == {
+        "rs",
+        "infors gamma=0.0",
+        "infors gamma=1.0",
+        "gss gss_groups=2",
+        "gss gss_groups=3",
+    }
+    assert sorted(told) == [
+        "gss gss_groups=2 does not use gamma: one run for all its values",
+        "gss gss_groups=3 does not use gamma: one run for all its values",
+        "infors gamma=0.0 does not use gss_groups: one run for all its values",
+        "infors gamma=1.0 does not use gss_groups: one run for all its values",
+        "rs does not use gamma: one run for all its values",
+        "rs does not use gss_groups: one run for all its values",
+    ]
+
+
+def test_a_method_with_a_name_runs_a_setting_that_it_does_not_use_once() -> None:
+    told: list[str] = []
+    methods = {"Plain": {"policy": "rs"}, "Info": {"policy": "infors"}}
+    jobs = make_jobs({"eta": "0,1", "methods": methods}, tell=told.append)
+    assert sorted(job.method for job in jobs) == ["Info", "Info", "Plain"]
+    assert told == ["Plain does not use eta: one run for all its values"]
+
+
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_the_papers_tables_have_its_methods_at_each_imbalance(path: Path) -> None:
     methods = {"RS", "CBRS", "InfoRS"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agents.cli import main
 from agents.sweeps import make_jobs, run_sweep
@@ -110,6 +111,11 @@ def test_what_is_true_or_false_needs_no_value(tmp_path: Path) -> None:
     command = [*options(GRID), "--validation", "--augmented", "off", "--out", str(out)]
     assert main(["sweep", *command]) == 0
     assert (out / "results.jsonl").read_bytes() == before  # these are its runs
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(GRID))
+    file = str(tmp_path / "s.yaml")
+    command = ["--augmented", "off", "--validation", file, "--out", str(out)]
+    assert main(["sweep", *command]) == 0  # the file is not a value of the option
+    assert (out / "results.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,10 @@ def test_a_grid_has_no_option_that_its_policy_does_not_use() -> None:
             assert ("gamma_learnability" in grid) == policy.startswith("infogs")
     config = ExperimentConfig.preset("SplitMNIST", learner="er", criterion="er")
     assert not find_grid(config).keys() & {"alpha", "beta", "eta"}
+    of_file: Any = {"": {"eta": (0.0, 1.0), "beta": (0.3, 1.0), "criterion": ("er",)}}
+    assert find_grid(config, of_file).keys() == {"criterion"}
+    of_file[""] |= {"criterion": ("er", "mic"), "join": ("mean", "sum")}
+    assert find_grid(config, of_file).keys() == {"eta", "beta", "criterion", "join"}
 
 
 def test_a_fixed_option_is_not_tuned(grid_file: Path) -> None:
@@ -494,7 +498,7 @@ def test_a_stream_that_the_paper_has_no_grid_for_needs_one() -> None:
         ("rs:\n  eta: [[1]]", "eta must be a number, or a list of such values, got"),
         ("seed: [1, 2]", "seed cannot be tuned"),
         ("infors: {}", "the grid has no settings for policy 'rs'"),
-        ("rs:\n  eta: [-1]", "eta must be at least 0 .*got -1"),
+        ("rs:\n  learning_rate: [-1]", "learning_rate must be at least 0, got -1"),
     ],
 )
 def test_a_file_that_is_not_a_grid_gets_one_line(
