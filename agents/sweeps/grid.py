@@ -90,8 +90,27 @@ def make_jobs(
         rs does not use eta: one run for all its values
         rs, infors eta=0.0, infors eta=1.0
     """
+    grids = _grids(description, given or {})
+    jobs: dict[str, Job] = {}
+    told: dict[str, None] = {}  # each line once
+    for name, values in grids:
+        for job in _expand(name, values, tuned or {}, told):
+            jobs[job.key] = job
+    found = {"", *(job.method for job in jobs.values())}
+    lost = dict.fromkeys(name for name, _ in grids if name not in found)
+    told.update((f"no run with these values: {name}", None) for name in lost)
+    if tell is not None:
+        for line in told:
+            tell(line)
+    return sorted(jobs.values(), key=lambda job: -_length(job.config))
+
+
+def _grids(
+    description: Mapping[str, Any], given: Mapping[str, Any]
+) -> list[tuple[str, dict[str, list[Any]]]]:
+    """Each method's name and the values of all its settings; some may have none."""
     common, parts = _read_description(description)
-    chosen = {name: parse_values(name, value) for name, value in (given or {}).items()}
+    chosen = {name: parse_values(name, value) for name, value in given.items()}
     _check_conflicts(parts, chosen)
     for stream, other in (("data", "env"), ("env", "data")):
         if stream in chosen and other not in chosen:
@@ -110,18 +129,7 @@ def make_jobs(
         raise ValueError(f"no run is left with {words}: methods have other values")
     if total > MOST_RUNS:
         raise ValueError(f"a sweep has at most {MOST_RUNS} runs, got {total}")
-    jobs: dict[str, Job] = {}
-    told: dict[str, None] = {}  # each line once
-    for name, values in grids:
-        found = [*_expand(name, values, tuned or {}, told)]
-        jobs.update((job.key, job) for job in found)
-    left = {job.method for job in jobs.values()}
-    lost = [name for name, _ in parts if name and name not in left]
-    told.update((f"no run with these values: {name}", None) for name in lost)
-    if tell is not None:
-        for line in told:
-            tell(line)
-    return sorted(jobs.values(), key=lambda job: -_length(job.config))
+    return grids
 
 
 def _read_description(
