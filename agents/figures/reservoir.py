@@ -38,13 +38,21 @@ def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
     """
     rows = find_rows(name, settings, out)
     check_pooled(rows, _place_name)
-    with drawing(out, 1, 2, (10, 3.4)) as (figure, axes):
-        lines = _draw_counts(axes[0, 0], [r for r in rows if r["method"] == _COUNT])
-        others = [row for row in rows if row["method"] != _COUNT]
-        lines += _draw_variances(axes[0, 1], others)
-        # Lines may be anywhere in the panel.
-        handles, labels = axes[0, 1].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
+    counted = [row for row in rows if row["method"] == _COUNT]
+    others = [row for row in rows if row["method"] != _COUNT]
+    # Results of a sweep may have the runs of one panel only.
+    panels = [
+        (draw, its)
+        for draw, its in ((_draw_counts, counted), (_draw_variances, others))
+        if its
+    ]
+    lines = []
+    with drawing(out, 1, len(panels), (1 + 4.5 * len(panels), 3.4)) as (figure, axes):
+        for axis, (draw, its) in zip(axes[0], panels, strict=True):
+            lines += draw(axis, its)
+        if others:  # lines may be anywhere in the panel
+            handles, labels = axes[0, -1].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside right center")
     return lines
 
 
@@ -67,11 +75,10 @@ def _draw_counts(axis: Any, rows: list[dict[str, Any]]) -> list[str]:
         lines.append(f"  InfoRS, task {task + 1} long: {counts[-1]:,}")
         if steps[-1] > longest:
             longest, size = steps[-1], row["result"]["batch_size"]
-    if by_task:
-        axis.plot(
-            [0, longest], [0, longest * size / 1000], "--", color="#111111", label="RS"
-        )
-        axis.legend(title="ten times as often", loc="upper left")
+    axis.plot(
+        [0, longest], [0, longest * size / 1000], "--", color="#111111", label="RS"
+    )
+    axis.legend(title="ten times as often", loc="upper left")
     axis.set_xlabel("step")
     axis.set_ylabel("reservoir count (thousands)")
     return lines

@@ -304,19 +304,25 @@ def test_one_seed_is_not_seeds(
 # -- the figure "reservoir" -----------------------------------------------------------
 
 
-def test_the_legend_of_class_variances_is_outside_of_the_panel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved."""
     from matplotlib.figure import Figure
 
-    drawn = []
+    figures: list[Any] = []
     save = Figure.savefig
 
     def keep(figure: Figure, *args: Any, **options: Any) -> None:
         save(figure, *args, **options)
-        drawn.append(figure)
+        figures.append(figure)
 
     monkeypatch.setattr(Figure, "savefig", keep)
+    return figures
+
+
+def test_the_legend_of_class_variances_is_outside_of_the_panel(
+    tmp_path: Path, drawn: list[Any]
+) -> None:
     results = write(tmp_path, rows_of("reservoir"))
     words = ["figure", "reservoir", "--results", results]
     assert main([*words, "--out", f"{tmp_path}/figure.png"]) == 0
@@ -327,6 +333,22 @@ def test_the_legend_of_class_variances_is_outside_of_the_panel(
     assert not legend.get_window_extent().overlaps(panel.get_window_extent())
     names = [text.get_text() for text in legend.get_texts()]
     assert names == ["RS", "WRS", "InfoGS", "InfoRS", "InfoRS, all history"]
+
+
+@pytest.mark.parametrize(
+    ("methods", "label"),
+    [
+        ("RS; InfoRS", "class variance of the memory"),
+        ("count", "reservoir count (thousands)"),
+    ],
+)
+def test_a_panel_without_runs_is_left_out(
+    methods: str, label: str, tmp_path: Path, drawn: list[Any]
+) -> None:
+    results = write(tmp_path, rows_of("reservoir"))
+    words = ["figure", "reservoir", "--results", results, "--methods", methods]
+    assert main([*words, "--out", f"{tmp_path}/figure.png"]) == 0
+    assert [axis.get_ylabel() for axis in drawn[0].axes] == [label]
 
 
 def test_class_variances_need_not_be_there_for_every_imbalance(
