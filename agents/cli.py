@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import itertools
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, NoReturn
 
 from agents.commands.errors import is_users, missing_extra
-from agents.options import TRUTH_VALUES
 
 __all__ = ["main"]
 
@@ -46,14 +44,9 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse arguments; argparse guesses wrongly which are values of options."""
-        given = _join_negative(sys.argv[1:] if args is None else args)
-        flags = {
-            name: f"{name}={action.const}"
-            for name, action in self._option_string_actions.items()
-            if action.nargs == "?" and action.const == "true"
-        }
-        return super().parse_known_args(_close_flags(given, flags), namespace)
+        """Parse arguments; a negative number after an option is its value."""
+        given = sys.argv[1:] if args is None else args
+        return super().parse_known_args(_join_negative(given), namespace)
 
     def error(self, message: str) -> NoReturn:
         print(f"info-replay: error: {message}", file=sys.stderr)
@@ -74,19 +67,6 @@ def _join_negative(arguments: Sequence[str]) -> list[str]:
         else:
             joined.append(argument)
     return joined
-
-
-def _close_flags(arguments: Sequence[str], flags: Mapping[str, str]) -> list[str]:
-    """Arguments in which ``--validation FILE`` is ``--validation=true FILE``.
-
-    argparse takes whatever follows an option for its value, also if it needs none.
-    """
-    closed = []
-    for argument, after in itertools.zip_longest(arguments, arguments[1:]):
-        words = [] if after is None else after.lower().split(",")
-        has_value = words and {*words} <= {*TRUTH_VALUES, "none"}
-        closed.append(argument if has_value else flags.get(argument, argument))
-    return closed
 
 
 def _are_numbers(text: str) -> bool:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from info_replay.registry import Registry
 
 __all__ = [
-    "TRUTH_VALUES",
     "add_settings",
     "add_values",
     "chosen_settings",
@@ -26,11 +25,6 @@ __all__ = [
     "format_lists",
 ]
 
-#: What people write for true and false.
-TRUTH_VALUES = {
-    **dict.fromkeys(("true", "yes", "on"), True),
-    **dict.fromkeys(("false", "no", "off"), False),
-}
 _WIDTH = 80
 _METAVARS = {int: "N", float: "X", str: "NAME"}
 _WORDS = {int: "a whole number", float: "a number"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 import sys
 from pathlib import Path
@@ -74,6 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    _find_file(options)
     try:
         check_choice("engine", options.engine, _ENGINES)
         if options.workers is not None and options.workers < 1:
@@ -96,6 +98,19 @@ def run(options: argparse.Namespace) -> int:
     if report.finished:
         print(f"see it: {shlex.join(['info-replay', 'show', folder])}")
     return 1 if report.failed else 0
+
+
+def _find_file(options: argparse.Namespace) -> None:
+    """Take FILE of ``--validation FILE`` for the file: the option needs no value."""
+    for field in dataclasses.fields(ExperimentConfig):
+        value = getattr(options, field.name, None)
+        if value is None or not str(field.type).startswith("bool"):
+            continue
+        if options.file is None and (
+            value in _PAPER or Path(value).expanduser().is_file()
+        ):
+            options.file = value
+            setattr(options, field.name, "true")
 
 
 def _jobs(options: argparse.Namespace) -> list[Job]:

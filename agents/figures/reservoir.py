@@ -16,6 +16,7 @@ from agents.figures.pooling import check_pooled
 from agents.figures.settings import SweepFigureSettings
 from agents.figures.style import COLORS, drawing, line_style
 from agents.report.statistics import estimate
+from agents.runs.folder import RunError
 
 __all__ = ["make"]
 
@@ -38,6 +39,9 @@ def make(name: str, settings: SweepFigureSettings, out: Path) -> list[str]:
     """
     rows = find_rows(name, settings, out)
     check_pooled(rows, _place_name)
+    rows = [row for row in rows if row["result"]["memory"] is not None]
+    if not rows:
+        raise RunError(f"{settings.results}: no run of these methods has a memory")
     counted = [row for row in rows if row["method"] == _COUNT]
     others = [row for row in rows if row["method"] != _COUNT]
     # Results of a sweep may have the runs of one panel only.

@@ -117,7 +117,7 @@ class _Learners(Registry[Callable[..., Any]]):
 
 
 #: Learners by name; each entry makes one from a network, a memory and options.
-LEARNERS: Registry[Callable[..., Any]] = _Learners("learner", "info_replay.learners")
+LEARNERS = _Learners("learner", "info_replay.learners")
 
 
 def make_learner(

@@ -45,10 +45,15 @@ def make_memory(
     Raises:
         ValueError: if the policy is not one that can be made from these options.
     """
+    delay = config.update_delay
     if config.policy == NO_REPLAY:
+        if delay is not None:
+            raise ValueError(
+                f"update_delay is of TaskTimingWriter, not of policy {NO_REPLAY!r}, "
+                f"got {delay}"
+            )
         return None
     device = config.torch_device
-    delay = config.update_delay
     try:
         return make_replay_buffer(
             config.policy,

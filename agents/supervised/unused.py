@@ -1,4 +1,7 @@
-"""Settings that a run ignores: :func:`unused_settings`."""
+"""Settings that a run ignores: :func:`unused_settings`.
+
+What it looks at is imported when it is called: reading results needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,19 @@ from typing import Any
 from agents.objects import is_object
 from agents.supervised.checks import NO_REPLAY
 from agents.supervised.config import ExperimentConfig
-from agents.supervised.learner import LEARNERS, learner_options
-from agents.supervised.memory import WRITER_OPTIONS
-from info_replay.registry import CRITERIA, POLICIES
 
-__all__ = ["unused_settings"]
+__all__ = ["DECIDING", "unused_settings"]
 
+#: Settings that decide which others are used.
+DECIDING = ("policy", "criterion", "learner", "join")
 _OF_LEARNERS = ("alpha", "beta", "join")
-_OF_REPLAY = (*_OF_LEARNERS, "replay_batch_size", "capacity")
 
 
 def unused_settings(config: ExperimentConfig) -> set[str]:
     """The settings that change nothing, whatever their values are.
 
     Args:
-        config: the settings of a run; its policy, criterion, learner and ``join``
-            decide.
+        config: the settings of a run; those in :data:`DECIDING` decide.
 
     Returns:
         Names of settings of the memory and of the learner.
@@ -36,29 +36,41 @@ def unused_settings(config: ExperimentConfig) -> set[str]:
         >>> unused_settings(config) & {"alpha", "beta", "gamma"} == {"alpha", "beta"}
         True
     """
-    of_policy = {**WRITER_OPTIONS, "criterion": "criterion", "eta": "criterion"}
+    return _of_policy(config) | _of_learner(config)
+
+
+def _of_policy(config: ExperimentConfig) -> set[str]:
+    from agents.supervised.memory import WRITER_OPTIONS
+    from info_replay.registry import CRITERIA, POLICIES
+
+    options = {**WRITER_OPTIONS, "criterion": "criterion", "eta": "criterion"}
     if config.policy == NO_REPLAY:
-        return {*of_policy, *_OF_REPLAY}
-    unused: set[str] = set()
-    if not is_object(config.policy):
-        make = POLICIES.get(config.policy)
-        unused.update(name for name, own in of_policy.items() if not _takes(make, own))
-    if not is_object(config.criterion):
-        if not _takes(CRITERIA.get(config.criterion), "eta"):
-            unused.add("eta")
-    if not is_object(config.learner):
-        options = learner_options(LEARNERS.get(config.learner))
-        unused.update({*_OF_LEARNERS} - options.keys())
-        if config.learner == "er" and config.join == "mean":
-            unused.add("beta")
+        return {*options, "capacity"}
+    if is_object(config.policy):
+        return set()
+    make = POLICIES.get(config.policy)
+    unused = {name for name, own in options.items() if not _takes(make, own)}
+    if not _takes(CRITERIA.get(config.criterion), "eta"):
+        unused.add("eta")
+    return unused
+
+
+def _of_learner(config: ExperimentConfig) -> set[str]:
+    from agents.supervised.learner import LEARNERS, learner_options
+
+    if is_object(config.learner):
+        return set()
+    is_ours = config.learner in LEARNERS.ours
+    if is_ours and config.policy == NO_REPLAY:
+        return {*_OF_LEARNERS, "replay_batch_size"}
+    unused = {*_OF_LEARNERS} - learner_options(LEARNERS.get(config.learner)).keys()
+    if config.learner == "er" and config.join == "mean":
+        unused.add("beta")
     return unused
 
 
 def _takes(make: Callable[..., Any], name: str) -> bool:
-    """Whether a function has an argument of a name; if nobody can tell, it may."""
-    try:
-        parameters = inspect.signature(make).parameters
-    except ValueError:
-        return True
+    """Whether a function has an argument of a name, or any."""
+    parameters = inspect.signature(make).parameters
     variadic = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     return variadic or name in parameters

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from agents.supervised.config import ExperimentConfig
-from agents.supervised.unused import unused_settings
+from agents.supervised.unused import DECIDING, unused_settings
 from agents.sweeps.values import MOST_RUNS, check_setting, parse_values
 
 __all__ = ["Job", "Tuned", "make_jobs"]
@@ -56,8 +56,8 @@ def make_jobs(
 ) -> list[Job]:
     """The runs of a sweep: all combinations of all values.
 
-    A run that would be the same with each value of a setting, because its policy or
-    learner does not use it, is done with the first value only.
+    Of several values of a setting that a policy or a learner does not use, none is
+    taken: the run is done once, with the preset's.
 
     Args:
         description: of each setting that is not the preset's, one value or a list of
@@ -68,8 +68,8 @@ def make_jobs(
         given: values that win over the description: those outside of methods are
             replaced. Of a method's own seeds, imbalances and streams, only those that
             are given are left; no other setting may be both given and a method's own.
-        tell: called with a line about each setting that a method does not use though it
-            has several values, and about each method that is left without a run.
+        tell: called with a line about each method that does not use a setting which has
+            several values, and about each that is left without a run.
 
     Returns:
         The runs; those that are likely to take long come first.
@@ -87,21 +87,22 @@ def make_jobs(
         2
         >>> grid = {"env": "SplitDigits", "policy": "rs,infors", "eta": "0,1"}
         >>> print(*(job.method for job in make_jobs(grid, tell=print)), sep=", ")
-        rs does not use eta: one run for all its values
+        rs does not use eta: one run for all values
         rs, infors eta=0.0, infors eta=1.0
     """
     grids = _grids(description, given or {})
     jobs: dict[str, Job] = {}
-    told: dict[str, None] = {}  # each line once
+    unused: dict[str, set[str]] = {}
     for name, values in grids:
-        for job in _expand(name, values, tuned or {}, told):
+        for job in _expand(name, values, tuned or {}, unused):
             jobs[job.key] = job
-    found = {"", *(job.method for job in jobs.values())}
-    lost = dict.fromkeys(name for name, _ in grids if name not in found)
-    told.update((f"no run with these values: {name}", None) for name in lost)
     if tell is not None:
-        for line in told:
-            tell(line)
+        for method, names in unused.items():
+            told = ", ".join(sorted(names))
+            tell(f"{method} does not use {told}: one run for all values")
+        found = {"", *(job.method for job in jobs.values())}
+        for name in dict.fromkeys(name for name, _ in grids if name not in found):
+            tell(f"no run with these values: {name}")
     return sorted(jobs.values(), key=lambda job: -_length(job.config))
 
 
@@ -185,32 +186,44 @@ def _length(config: ExperimentConfig) -> float:
 
 
 def _expand(
-    name: str, values: dict[str, list[Any]], tuned: Tuned, told: dict[str, None]
+    name: str,
+    values: dict[str, list[Any]],
+    tuned: Tuned,
+    told: dict[str, set[str]],
 ) -> Iterator[Job]:
-    """All runs of one method; adds what is to be told of them."""
+    """All runs of one method; adds the settings that it does not use, by its name."""
     varied = [
         each
         for each, found in values.items()
         if len(found) > 1 and each not in _NOT_A_METHOD
     ]
-    if "policy" in varied:
-        varied.remove("policy")
+    known: dict[tuple[str, ...], set[str]] = {}  # looking takes longer than the rest
     for combination in itertools.product(*values.values()):
         chosen = dict(zip(values, combination, strict=True))
-        env = chosen.pop("env", None)
-        config = _config(env, chosen, tuned)
-        unused = [*filter(unused_settings(config).__contains__, varied)]
-        used = [each for each in varied if each not in unused]
-        words = [f"{each}={chosen.get(each)}" for each in used]
-        label = name or " ".join([config.policy, *words])
-        for each in unused:
-            told[f"{label} does not use {each}: one run for all its values"] = None
-        if all(chosen[each] == values[each][0] for each in unused):
-            yield Job(label, config)
+        config = _config(chosen, tuned)
+        deciding = tuple(getattr(config, each) for each in DECIDING)
+        if varied and deciding not in known:
+            known[deciding] = unused_settings(config).intersection(varied)
+        unused = known.get(deciding, set())
+        words = {
+            each: f"{each}={chosen[each]}"
+            for each in varied
+            if each not in unused and (name or each != "policy")
+        }
+        if unused:
+            config = _config(
+                {each: value for each, value in chosen.items() if each not in unused},
+                tuned,
+            )
+            why = [word for each, word in words.items() if each in DECIDING]
+            method = " ".join([name or config.policy, *why])
+            told.setdefault(method, set()).update(unused)
+        yield Job(name or " ".join([config.policy, *words.values()]), config)
 
 
-def _config(env: str | None, chosen: dict[str, Any], tuned: Tuned) -> ExperimentConfig:
-    chosen = {"evaluations": 0, "threads": 1, **chosen}
+def _config(given: Mapping[str, Any], tuned: Tuned) -> ExperimentConfig:
+    chosen = {"evaluations": 0, "threads": 1, **given}
+    env = chosen.pop("env", None)
     config = ExperimentConfig.preset(env, **chosen)
     found = tuned.get((config.stream, config.policy, config.imbalance))
     if found is None:

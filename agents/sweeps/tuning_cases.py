@@ -67,8 +67,12 @@ class Case:
         return found
 
     def setting_of(self, job: Job) -> Setting:
-        """The values that a run tries."""
-        return tuple((name, getattr(job.config, name)) for name in self.grid)
+        """The values that a run tries; the first of a setting that it does not use."""
+        tried = {name: getattr(job.config, name) for name in self.grid}
+        return tuple(
+            (name, value if value in self.grid[name] else self.grid[name][0])
+            for name, value in tried.items()
+        )
 
     def test_runs(self, seeds: Sequence[int], tuned: Tuned) -> list[Job]:
         """The runs on the whole training set, with settings that were tuned."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.supervised.config import ExperimentConfig
 from agents.supervised.presets import PRESET_OF_DATASET
-from agents.supervised.unused import unused_settings
+from agents.supervised.unused import DECIDING, unused_settings
 from agents.sweeps.values import check_setting, parse_values
 
 __all__ = ["PAPER_GRIDS", "Grid", "find_grid", "grid_size", "read_grids"]
@@ -119,22 +119,25 @@ def find_grid(
             raise ValueError(f"the grid has no settings for policy {config.policy!r}")
     left = {each: value for each, value in found.items() if each not in (fixed or {})}
     unused = _unused_by_all(config, left)
-    left = {name: values for name, values in left.items() if name not in unused}
-    if not left:
+    used = {name: values for name, values in left.items() if name not in unused}
+    if not used:
+        told = f" ({', '.join(left)})" if left else ""
         raise ValueError(
             f"the grid of policy {config.policy!r} is empty: every setting of it has a "
-            "fixed value or is not used"
+            f"fixed value or is not used{told}"
         )
-    return left
+    return used
 
 
 def _unused_by_all(config: ExperimentConfig, grid: Grid) -> set[str]:
-    """Settings of a grid that none of the runs uses."""
-    deciding = [name for name in ("criterion", "learner", "join") if name in grid]
-    choices = itertools.product(*(grid[name] for name in deciding))
+    """Settings of a grid that none of the runs uses; raises if a value is wrong."""
+    for name, values in grid.items():
+        for value in values:
+            dataclasses.replace(config, **{name: value})
+    deciding = [name for name in DECIDING if name in grid]
     configs = (
         dataclasses.replace(config, **dict(zip(deciding, each, strict=True)))
-        for each in choices
+        for each in itertools.product(*(grid[name] for name in deciding))
     )
     return set.intersection(*map(unused_settings, configs))
 

@@ -8,7 +8,6 @@ import typing
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from agents.options import TRUTH_VALUES
 from agents.supervised.config import ExperimentConfig
 
 __all__ = ["MOST_RUNS", "check_setting", "did_you_mean", "parse_values"]
@@ -112,9 +111,11 @@ def _read(name: str, given: Any) -> Iterator[Any]:
 
 def _numbers(name: str, piece: str, kind: type) -> Iterator[Any]:
     if kind is bool:
-        if piece.lower() not in TRUTH_VALUES:
+        flags = dict.fromkeys(("true", "yes", "on"), True)
+        flags |= dict.fromkeys(("false", "no", "off"), False)
+        if piece.lower() not in flags:
             raise ValueError(f"{name} must be true or false, got {piece!r}")
-        yield TRUTH_VALUES[piece.lower()]
+        yield flags[piece.lower()]
         return
     ends = [each.strip() for each in piece.split("-")]
     if kind is int and len(ends) == 2 and all(map(str.isdecimal, ends)):

@@ -351,6 +351,21 @@ def test_a_panel_without_runs_is_left_out(
     assert [axis.get_ylabel() for axis in drawn[0].axes] == [label]
 
 
+def test_methods_without_a_memory_have_no_class_variance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], drawn: list[Any]
+) -> None:
+    rows = rows_of("reservoir")
+    for row in rows:
+        if row["method"] == "RS":
+            row["result"]["memory"] = None
+    words = ["figure", "reservoir", "--results", write(tmp_path, rows), "--methods"]
+    assert main([*words, "RS", "--out", f"{tmp_path}/figure.png"]) == 2
+    assert "no run of these methods has a memory" in capsys.readouterr().err
+    assert main([*words, "RS; WRS", "--out", f"{tmp_path}/figure.png"]) == 0
+    (legend,) = drawn[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["WRS"]
+
+
 def test_class_variances_need_not_be_there_for_every_imbalance(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

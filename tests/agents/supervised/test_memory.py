@@ -136,3 +136,8 @@ def test_what_cannot_be_made_is_refused(name: str, expected: str) -> None:
 def test_coresets_need_a_slot_each() -> None:
     with pytest.raises(ValueError, match="capacity must be at least parts=5, got 4"):
         make("coreset", capacity=4)
+
+
+def test_no_memory_has_no_delay() -> None:
+    with pytest.raises(ValueError, match=r"^update_delay is of Task.* 'none', got 3$"):
+        make("none", update_delay=3)

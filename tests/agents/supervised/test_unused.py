@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from agents.supervised.experiment import Experiment
+from agents.supervised.finetune import Finetune
 from agents.supervised.unused import unused_settings
 from tests.agents.supervised.helpers import small
 
@@ -56,9 +59,28 @@ def _outcome(config: Any) -> tuple[Any, ...]:
     return found["prequential"], found["matrix"], told
 
 
-def test_of_an_own_policy_and_learner_only_their_own_options_are_used() -> None:
+class Pull(Finetune):
+    """Uses ``alpha`` without a memory, as methods do that hold weights in place."""
+
+    def __init__(self, network: Any, memory: Any, *, alpha: float, **options: Any):
+        super().__init__(network, memory, **options)
+        self.alpha = alpha
+
+
+def test_of_an_own_policy_or_learner_its_own_options_are_used() -> None:
     config = small(policy="info_replay:InfoReservoirWriter")
     assert "gamma" not in unused_settings(config)
     assert "gss_group_size" in unused_settings(config)
-    own = small(learner="agents.supervised.er:ExperienceReplay")
-    assert unused_settings(own) & {"alpha", "beta", "join"} == {"alpha"}
+    config = small(policy="none", learner=f"{__name__}:Pull")
+    assert unused_settings(config) >= {"beta", "gamma", "capacity"}
+    assert not unused_settings(config) & {"alpha", "replay_batch_size"}
+
+
+def test_reading_results_does_not_import_torch() -> None:
+    code = (
+        "import sys, agents.sweeps, agents.sweeps.tuning; print('torch' in sys.modules)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "False\n"

@@ -189,31 +189,39 @@ def test_values_that_no_method_has_leave_no_run() -> None:
 
 def test_values_of_a_setting_that_a_method_does_not_use_are_one_run() -> None:
     told: list[str] = []
-    given = {"policy": "rs,infors,gss", "gamma": "0,1", "gss_groups": "2,3", "seed": 4}
+    given = {"policy": "rs,infors,gss", "gamma": "0.5,1", "gss_groups": "2,3"}
     jobs = make_jobs({"env": "SplitDigits", **given}, tell=told.append)
-    assert {job.method for job in jobs} == {
-        "rs",
-        "infors gamma=0.0",
-        "infors gamma=1.0",
-        "gss gss_groups=2",
-        "gss gss_groups=3",
+    assert {job.method: (job.config.gamma, job.config.gss_groups) for job in jobs} == {
+        "rs": (0.0, 10),
+        "infors gamma=0.5": (0.5, 10),
+        "infors gamma=1.0": (1.0, 10),
+        "gss gss_groups=2": (0.0, 2),
+        "gss gss_groups=3": (0.0, 3),
     }
-    assert sorted(told) == [
-        "gss gss_groups=2 does not use gamma: one run for all its values",
-        "gss gss_groups=3 does not use gamma: one run for all its values",
-        "infors gamma=0.0 does not use gss_groups: one run for all its values",
-        "infors gamma=1.0 does not use gss_groups: one run for all its values",
-        "rs does not use gamma: one run for all its values",
-        "rs does not use gss_groups: one run for all its values",
+    assert told == [
+        "rs does not use gamma, gss_groups: one run for all values",
+        "infors does not use gss_groups: one run for all values",
+        "gss does not use gamma: one run for all values",
     ]
+    (plain,) = make_jobs({"env": "SplitDigits", "policy": "rs"})
+    assert plain.key in {job.key for job in jobs}
 
 
-def test_a_method_with_a_name_runs_a_setting_that_it_does_not_use_once() -> None:
+def test_what_decides_whether_a_setting_is_used_is_named() -> None:
     told: list[str] = []
-    methods = {"Plain": {"policy": "rs"}, "Info": {"policy": "infors"}}
-    jobs = make_jobs({"eta": "0,1", "methods": methods}, tell=told.append)
-    assert sorted(job.method for job in jobs) == ["Info", "Info", "Plain"]
-    assert told == ["Plain does not use eta: one run for all its values"]
+    methods = {"Info": {"policy": "infors"}, "Both": {"policy": "rs,infors"}}
+    grid = {"eta": "0,1", "criterion": "er,mic", "methods": methods}
+    jobs = make_jobs(grid, tell=told.append)
+    infors = [("er", 1.0), ("mic", 0.0), ("mic", 1.0)]
+    for method, expected in (("Info", infors), ("Both", [*infors, ("mic", 1.0)])):
+        configs = [job.config for job in jobs if job.method == method]
+        found = [(config.criterion, config.eta) for config in configs]
+        assert sorted(found) == sorted(expected)
+    assert told == [
+        "Info criterion=er does not use eta: one run for all values",
+        "Both policy=rs does not use criterion, eta: one run for all values",
+        "Both criterion=er policy=infors does not use eta: one run for all values",
+    ]
 
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)

@@ -103,7 +103,9 @@ def test_the_last_line_is_the_command_that_shows_the_table(
     assert main(shlex.split(line.partition("info-replay ")[2])) == 0
 
 
-def test_what_is_true_or_false_needs_no_value(tmp_path: Path) -> None:
+def test_what_is_true_or_false_needs_no_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     expected = make_jobs({**GRID, "validation": True, "augmented": False})
     run_sweep(expected, out, make_pool=FakePool(smooth))
@@ -116,6 +118,10 @@ def test_what_is_true_or_false_needs_no_value(tmp_path: Path) -> None:
     command = ["--augmented", "off", "--validation", file, "--out", str(out)]
     assert main(["sweep", *command]) == 0  # the file is not a value of the option
     assert (out / "results.jsonl").read_bytes() == before
+    capsys.readouterr()
+    assert "validation must be true or false, got 'treu'" in refused(
+        capsys, *options(GRID), "--validation", "treu"
+    )
 
 
 @pytest.mark.parametrize(

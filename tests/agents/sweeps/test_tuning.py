@@ -498,7 +498,8 @@ def test_a_stream_that_the_paper_has_no_grid_for_needs_one() -> None:
         ("rs:\n  eta: [[1]]", "eta must be a number, or a list of such values, got"),
         ("seed: [1, 2]", "seed cannot be tuned"),
         ("infors: {}", "the grid has no settings for policy 'rs'"),
-        ("rs:\n  learning_rate: [-1]", "learning_rate must be at least 0, got -1"),
+        ("rs:\n  eta: [-1]", "eta must be at least 0 .*got -1"),
+        ("rs:\n  eta: [0, 1]", "grid of policy 'rs' is empty: .* not used \\(eta\\)$"),
     ],
 )
 def test_a_file_that_is_not_a_grid_gets_one_line(
