@@ -121,12 +121,13 @@ def print_cells(streams: Streams) -> None:
 def draw(streams: Streams, path: Path) -> None:
     """How far each policy is behind the default on each stream, with 95 % intervals."""
     shown = {name: its for name, its in streams.items() if "rotations" not in name}
+    methods = list(dict.fromkeys(name for each in shown.values() for name in each))
     height = 0.36 * len(shown) + 1.0
     with drawing(path, 1, 1, (7.0, height)) as (_, ((axes,),)):
         axes.axvline(0, color=COLORS["purple"], linewidth=2)
         labeled: set[str] = set()
         for place, scores in enumerate(shown.values()):
-            others = [name for name in scores if name != _DEFAULT]
+            others = [name for name in methods if name in scores and name != _DEFAULT]
             for number, method in enumerate(others):
                 apart = difference(scores[method], scores[_DEFAULT])
                 style = line_style(method, number)
